@@ -1,0 +1,115 @@
+"""``eptsim cards``: list, show and check device cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eptsim.base.errors import CardError
+from eptsim.cards import list_cards, load_card
+from eptsim.cli.options import Json
+from eptsim.cli.output import console, print_json, table
+
+if TYPE_CHECKING:
+    from eptsim.cards.card import EntryView
+
+app = typer.Typer(help="Device cards: list, show, check.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """Name the shipped cards."""
+    cards = [load_card(name) for name in list_cards()]
+    if as_json:
+        print_json(
+            [
+                {"name": card.name, "title": card.title, "technology": card.technology}
+                for card in cards
+            ]
+        )
+        return
+    made = table("card", "technology", "title")
+    for card in cards:
+        made.add_row(card.name, card.technology, card.title)
+    console().print(made)
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(help="A shipped card, or the path of a card file.")],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also the entries that the card leaves at their default.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a card: every entry with value, unit and where the number comes from."""
+    card = load_card(name)
+    entries = [entry for entry in card.entries() if everything or entry.kind != "default"]
+    if as_json:
+        header = {"name": card.name, "title": card.title, "technology": card.technology}
+        body = {"description": card.description, "sha256": card.sha256}
+        print_json({**header, **body, "entries": [_as_dict(entry) for entry in entries]})
+        return
+    out = console()
+    out.print(f"{card.name}: {card.title}", style="bold", markup=False)
+    out.print(card.description, markup=False)
+    out.print()
+    made = table("entry", "value", "kind", "origin")
+    for entry in entries:
+        made.add_row(entry.key, _value(entry), entry.kind, _origin(entry))
+    out.print(made)
+
+
+@app.command("check")
+def check_command(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATH]...", help="Card files; the shipped cards where none."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check cards and exit with 1 if one cannot be used."""
+    results = [(name, _problem(name)) for name in paths or list_cards()]
+    if as_json:
+        print_json([{"card": name, "ok": not found, "error": found} for name, found in results])
+    else:
+        made = table("card", "", "")
+        for name, found in results:
+            made.add_row(name, "[red]refused[/red]" if found else "[green]ok[/green]", found)
+        console().print(made)
+    if any(found for _, found in results):
+        raise typer.Exit(1)
+
+
+def _problem(name: str) -> str | None:
+    try:
+        load_card(Path(name) if Path(name).is_file() else name)
+    except CardError as error:
+        return str(error)
+    return None
+
+
+def _value(entry: EntryView) -> str:
+    if entry.value is None:
+        return "ideal"
+    value = f"{entry.value:g}" if isinstance(entry.value, float) else str(entry.value)
+    return value if entry.unit in ("", "1") else f"{value} {entry.unit}"
+
+
+def _origin(entry: EntryView) -> str:
+    place = ", ".join(part for part in (entry.source, entry.where) if part)
+    return "; ".join(part for part in (place, entry.why) if part)
+
+
+def _as_dict(entry: EntryView) -> dict[str, object]:
+    return {
+        "key": entry.key,
+        "value": entry.value,
+        "unit": entry.unit,
+        "kind": entry.kind,
+        "source": entry.source,
+        "where": entry.where,
+        "why": entry.why,
+    }
