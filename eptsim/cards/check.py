@@ -68,11 +68,19 @@ def _as_number(value: object) -> float | None:
         return None
 
 
+def show(value: object) -> str:
+    """Return a short ``repr`` for a message, also of integers too long for Python to print."""
+    try:
+        shown = repr(value)
+    except ValueError:
+        return "a number too large to print"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
 def _refuse(entry: Entry, value: object, origin: str, note: str = "") -> CardError:
-    shown = repr(value)
-    if len(shown) > 60:
-        shown = f"{shown[:57]}..."
-    return CardError(f"{origin}: {entry.key}: found {shown}, allowed: {entry.allowed}.{note}")
+    return CardError(
+        f"{origin}: {entry.key}: found {show(value)}, allowed: {entry.allowed}.{note}"
+    )
 
 
 def check_together(values: Mapping[str, Value], given: Set[str], origin: str) -> None:

@@ -12,7 +12,7 @@ from eptsim.base.errors import CardError, nearest
 from eptsim.base.units import to_base, units_of
 from eptsim.cards.bibliography import Source, parse_bibliography
 from eptsim.cards.card import Card, Kind, Provenance, make_card
-from eptsim.cards.check import IDEAL, check_value, find_entry
+from eptsim.cards.check import IDEAL, check_value, find_entry, show
 from eptsim.cards.schema import SCHEMA, Entry, Value
 
 BIBLIOGRAPHY = "sources.bib"
@@ -125,6 +125,11 @@ def _load_shipped(name: str) -> Card:
 
 
 def _load_path(path: Path) -> Card:
+    if not path.exists():
+        raise CardError(
+            f"{path}: no such file, allowed: the path of a .toml file or one of "
+            f"{', '.join(list_cards())}.{nearest(path.stem, list_cards())}"
+        )
     text = _text(path.read_bytes, str(path))
     sources = shipped_sources()
     beside = path.parent / BIBLIOGRAPHY
@@ -135,7 +140,7 @@ def _load_path(path: Path) -> Card:
 
 def _text(read: Callable[[], bytes], origin: str) -> str:
     try:
-        return read().decode("utf-8")
+        return read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CardError(
             f"{origin}: found bytes that are no text (byte {error.start}), allowed: UTF-8."
@@ -146,7 +151,7 @@ def _text(read: Callable[[], bytes], origin: str) -> str:
 
 def _header(raw: object, origin: str) -> tuple[str, str, str, str]:
     if not isinstance(raw, dict):
-        found = "nothing" if raw is None else repr(raw)
+        found = "nothing" if raw is None else show(raw)
         raise CardError(
             f"{origin}: card: found {found}, allowed: a table [card] with {', '.join(HEADER)}."
         )
@@ -160,7 +165,7 @@ def _header(raw: object, origin: str) -> tuple[str, str, str, str]:
     for key in HEADER:
         value = raw.get(key)
         if not isinstance(value, str) or not value.strip():
-            found = "nothing" if value is None else repr(value)
+            found = "nothing" if value is None else show(value)
             raise CardError(f"{origin}: card.{key}: found {found}, allowed: a text.")
         texts.append(value)
     return texts[0], texts[1], texts[2], texts[3]
@@ -170,12 +175,17 @@ def _leaves(table: Mapping[str, object], prefix: str, origin: str) -> Iterator[t
     """Yield the dotted key and raw content of every entry; refuse what is neither."""
     for name, raw in table.items():
         key = f"{prefix}{name}"
-        if not any(known.startswith(f"{key}.") for known in SCHEMA) or "." in name:
+        if "." in name:
+            raise CardError(
+                f"{origin}: {key}: found a quoted key with a dot, allowed: plain keys, in the "
+                "table of their section."
+            )
+        if not any(known.startswith(f"{key}.") for known in SCHEMA):
             yield key, raw
         elif isinstance(raw, dict):
             yield from _leaves(raw, f"{key}.", origin)
         else:
-            raise CardError(f"{origin}: {key}: found {raw!r}, allowed: a table [{key}].")
+            raise CardError(f"{origin}: {key}: found {show(raw)}, allowed: a table [{key}].")
 
 
 def _entry(
@@ -184,7 +194,7 @@ def _entry(
     fields = CHOICE_FIELDS if entry.choices else FIELDS
     if not isinstance(raw, dict):
         form = ", ".join(f"{name} = ..." for name in fields)
-        raise CardError(f"{origin}: {entry.key}: found {raw!r}, allowed: a table {{ {form} }}.")
+        raise CardError(f"{origin}: {entry.key}: found {show(raw)}, allowed: a table {{ {form} }}.")
     for name in raw:
         if name not in fields:
             raise CardError(
@@ -209,7 +219,7 @@ def _value(entry: Entry, raw: Mapping[str, object], origin: str) -> Value:
     unit = raw.get("unit")
     allowed = units_of(entry.spec.dimension)
     if not isinstance(unit, str):
-        found = "nothing" if unit is None else repr(unit)
+        found = "nothing" if unit is None else show(unit)
         raise CardError(
             f"{origin}: {entry.key}.unit: found {found}, allowed: {', '.join(allowed)}."
         )
@@ -236,7 +246,7 @@ def _provenance(
     for name in ("kind", "source", "where", "why"):
         text = raw.get(name, "")
         if not isinstance(text, str):
-            raise CardError(f"{origin}: {entry.key}.{name}: found {text!r}, allowed: a text.")
+            raise CardError(f"{origin}: {entry.key}.{name}: found {show(text)}, allowed: a text.")
         texts[name] = text.strip()
     kind = KINDS.get(texts["kind"])
     if kind is None:
