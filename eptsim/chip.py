@@ -1,0 +1,256 @@
+"""Where each matmul lives: a model whose seven weight matmuls per block are on crossbars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from eptsim.base.errors import InputError, choice
+from eptsim.base.ledger import Ledger, ReadKey
+from eptsim.base.streams import Stream, check_seed
+from eptsim.cards import Card
+from eptsim.crossbar.crossbar import Crossbar
+from eptsim.crossbar.stages import RANGE_POLICIES, Position
+from eptsim.digital.formats import FORMATS, quantise
+from eptsim.olmo2.block import ARRAYS, block_forward
+from eptsim.olmo2.model import Olmo2
+from eptsim.olmo2.operations import block_forward_operations, readout_operations
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One trip over the arrays: every array is read at most once in each direction.
+
+    Attributes
+    ----------
+    number : int
+        Read number of all its reads in the random streams.
+    phase : str
+        Name that the ledger counts them under.
+    range_policy : str
+        Policy of all its reads.
+    line_reference : dict
+        Array path -> zero reference (segments, in) that transposed reads subtract; may be empty.
+    observed : dict or None
+        Where given, (path, direction) -> largest input magnitude seen, for calibration.
+    """
+
+    number: int
+    phase: str
+    range_policy: str
+    line_reference: dict[str, torch.Tensor] = field(default_factory=dict)
+    observed: dict[tuple[str, str], float] | None = None
+
+
+class Chip:
+    """A simulated chip that holds one model.
+
+    Parameters
+    ----------
+    model : Olmo2
+        Its weights are programmed at construction; later changes to the model do not reach the
+        arrays. Embedding, norms and readout are digital and stay the model's own. The chip
+        computes in the model's dtype, on its device.
+    card : Card
+        The device technology of every array.
+    seed : int
+        Chip seed: same model, card and seed give the same chip and the same noise.
+    periphery : str
+        Number format of the digital values between reads: float32 (exact), bfloat16, int2..int16.
+    on_program : callable or None
+        Called with (arrays done, arrays in all) while the chip is programmed.
+
+    Attributes
+    ----------
+    arrays : dict
+        Path ("layers.0.qkv") -> Crossbar.
+    ledger : Ledger
+        Reads, conversions and digital operations so far.
+    node_force : list of torch.Tensor
+        Constant force (C,) on each state node, l = 1 .. L (design, section 3): standard deviation
+        ``node.offset`` times the node's nominal root mean square, that of the embedding and of the
+        norm gains below it added in quadrature.
+
+    Raises
+    ------
+    InputError, CardError
+        For a bad seed or format, non-finite weights, or a card entry that is not simulated.
+    """
+
+    def __init__(
+        self,
+        model: Olmo2,
+        card: Card,
+        seed: int = 0,
+        *,
+        periphery: str = "float32",
+        on_program: Callable[[int, int], None] | None = None,
+    ) -> None:
+        if not isinstance(model, Olmo2):
+            raise InputError(f"Chip: model: found {type(model).__name__}, allowed: eptsim.Olmo2.")
+        if not isinstance(card, Card):
+            raise InputError(
+                f"Chip: card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
+            )
+        self.model = model
+        self.card = card
+        self.seed = check_seed(seed)
+        self.periphery = choice(periphery, FORMATS, "Chip: periphery")
+        self.ledger = Ledger()
+        self._passes = 0
+        self.arrays: dict[str, Crossbar] = {}
+        layers = model.shape.num_hidden_layers
+        for layer in range(layers):
+            for array in ARRAYS:
+                path = array_path(layer, array)
+                with torch.no_grad():
+                    weight = model.block_weight(layer, array)
+                self.arrays[path] = Crossbar(weight.detach(), card, self.seed, path=path)
+                if on_program is not None:
+                    on_program(len(self.arrays), layers * len(ARRAYS))
+        self.node_force = self._draw_node_force()
+
+    def _draw_node_force(self) -> list[torch.Tensor]:
+        sigma = self.card.node.offset
+        model = self.model
+        with torch.no_grad():
+            square = model.get_parameter("model.embed_tokens.weight").double().square().mean()
+            forces = []
+            for layer, gains in enumerate(model.blocks(), start=1):
+                square = square + gains.attn.double().square().mean()
+                square = square + gains.ff.double().square().mean()
+                normal = Stream.of(self.seed, "node", f"layers.{layer}").normal(
+                    1, model.shape.hidden_size
+                )[0]
+                force = sigma * float(square.sqrt()) * torch.from_numpy(normal).double()
+                forces.append(force.to(device=model.device, dtype=model.dtype))
+        return forces
+
+    @property
+    def layers(self) -> int:
+        """Number of blocks, L."""
+        return self.model.shape.num_hidden_layers
+
+    @property
+    def quiet_transpose(self) -> bool:
+        """Whether a transposed read without drive is exactly zero on every array."""
+        entry = self.card.transpose
+        return entry.offset == 0 and entry.line_noise == 0
+
+    @property
+    def noisy(self) -> bool:
+        """Whether two reads of the same input differ on any array."""
+        return any(
+            array.stage(direction).noisy
+            for array in self.arrays.values()
+            for direction in ("forward", "transpose")
+        )
+
+    def new_pass(
+        self,
+        phase: str,
+        range_policy: str,
+        line_reference: dict[str, torch.Tensor] | None = None,
+        observed: dict[tuple[str, str], float] | None = None,
+    ) -> Pass:
+        """Start a trip over the arrays, with a read number that no earlier one had."""
+        self._passes += 1
+        policy = choice(range_policy, RANGE_POLICIES, "range_policy")
+        return Pass(self._passes, phase, policy, line_reference or {}, observed)
+
+    def read(self, layer: int, array: str, x: torch.Tensor, trip: Pass) -> torch.Tensor:
+        """Forward read of one array: x (..., in) -> (..., out)."""
+        return self._read("forward", layer, array, x, trip)
+
+    def read_transpose(self, layer: int, array: str, d: torch.Tensor, trip: Pass) -> torch.Tensor:
+        """Transposed read of one array: d (..., out) -> (..., in)."""
+        return self._read("transpose", layer, array, d, trip)
+
+    def _read(
+        self, direction: str, layer: int, array: str, x: torch.Tensor, trip: Pass
+    ) -> torch.Tensor:
+        path = array_path(layer, array)
+        crossbar = self.arrays[path]
+        x = quantise(x, self.periphery)
+        if trip.observed is not None:
+            top = float(x.abs().max())
+            key = (path, direction)
+            trip.observed[key] = max(top, trip.observed.get(key, 0.0))
+        vectors = x.numel() // x.shape[-1]
+        position = Position(trip.number, 0)
+        if direction == "forward":
+            y = crossbar.read(x, range_policy=trip.range_policy, position=position)
+        else:
+            y = crossbar.read_transpose(
+                x,
+                range_policy=trip.range_policy,
+                position=position,
+                reference=trip.line_reference.get(path),
+            )
+        self.count(path, direction, trip.phase, vectors)
+        return quantise(y, self.periphery)
+
+    def count(self, path: str, direction: str, phase: str, vectors: int) -> None:
+        """Enter ``vectors`` reads of one array into the ledger."""
+        crossbar = self.arrays[path]
+        out, inner = crossbar.shape
+        drives, lines = (inner, out) if direction == "forward" else (out, inner)
+        # every tile along a line converts on its own, in and out
+        across = "transpose" if direction == "forward" else "forward"
+        self.ledger.count_read(
+            ReadKey(path, direction, phase),
+            vectors,
+            drives * crossbar.segments(across),
+            lines * crossbar.segments(direction),
+        )
+
+    def line_references(self, vectors: int, phase: str) -> dict[str, torch.Tensor]:
+        """Zero reference of every transposed line, averaged over ``vectors`` reads without drive.
+
+        The free phase's contribution to reference placement ``line`` (design, section 3).
+        """
+        trip = self.new_pass(phase, "fixed")
+        references = {}
+        for path, crossbar in self.arrays.items():
+            self.count(path, "transpose", phase, vectors)
+            if not self.quiet_transpose:
+                references[path] = crossbar.zero_reference(
+                    "transpose", vectors, Position(trip.number, 0)
+                )
+        return references
+
+    def hold_ranges(self, observed: dict[tuple[str, str], float], margin: float = 1.0) -> None:
+        """Set the ``held`` range of each array and direction to ``margin`` times what was seen.
+
+        An array that saw only zeros is held at range 1.
+        """
+        for (path, direction), top in observed.items():
+            self.arrays[path].hold_range(direction, margin * top if top > 0 else 1.0)
+
+    def logits(self, tokens: torch.Tensor, range_policy: str = "per_vector") -> torch.Tensor:
+        """Inference on the chip: token ids (B, T) -> logits (B, T, V)."""
+        model = self.model
+        with torch.no_grad():
+            z = model.embed(tokens)
+            rotary = model.rotary(tokens.shape[1], z.device)
+            trip = self.new_pass("inference", range_policy)
+            for layer in range(self.layers):
+
+                def matmul(array: str, x: torch.Tensor, layer: int = layer) -> torch.Tensor:
+                    return self.read(layer, array, x, trip)
+
+                z = block_forward(
+                    z, model.block_gains(layer), rotary, model.shape.num_attention_heads,
+                    model.shape.rms_norm_eps, matmul,
+                )
+                operations = block_forward_operations(model.shape, *tokens.shape)
+                self.ledger.count_digital(operations, "inference")
+            self.ledger.count_digital(readout_operations(model.shape, *tokens.shape), "inference")
+            return model.readout(z)
+
+
+def array_path(layer: int, array: str) -> str:
+    """Name of one array on its chip, as random streams, ledger and results spell it."""
+    return f"layers.{layer}.{array}"

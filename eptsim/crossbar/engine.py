@@ -1,0 +1,283 @@
+"""One read of one array in one direction: ranges, matmuls per tile segment, edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from eptsim.base.errors import InputError
+from eptsim.base.streams import Stream
+from eptsim.crossbar import kernels_cpu, kernels_torch
+from eptsim.crossbar.stages import LineStage, Position
+from eptsim.crossbar.tiles import matmul, padded_rows
+
+
+@dataclass(frozen=True)
+class ReferenceColumn:
+    """Read noise of the reference columns of one array, seen from one direction.
+
+    The reference cell of a word line serves every bit line of its tile. Reading forward, all
+    outputs of the tile share its noise; reading transposed, it is one more cell on the line,
+    driven by minus the sum of the tile's drives.
+
+    Attributes
+    ----------
+    variance : (out_tiles, in)
+        Variance of one read of each reference cell, in units of the largest weight.
+    out_tiles : list of slice
+        Bit lines of each tile.
+    stream : Stream
+        Source of the shared draws.
+    """
+
+    variance: torch.Tensor
+    out_tiles: list[slice]
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that one direction of one array needs for a read.
+
+    Attributes
+    ----------
+    matrix : (inner, lines)
+        Stored weights as this direction sees them.
+    variance : (inner, lines), float or None
+        Read variance of each stored weight in units of the largest weight; a float if all share it.
+    segments : list of slice
+        Parts of the inner dimension, one per tile; partial sums are added digitally.
+    """
+
+    forward: bool
+    matrix: torch.Tensor
+    scale: float
+    variance: torch.Tensor | float | None
+    reference_column: ReferenceColumn | None
+    segments: list[slice]
+    stage: LineStage
+    stream: Stream
+    fused: bool
+
+
+def run(
+    plan: Plan,
+    x: torch.Tensor,
+    held: float | None,
+    position: Position,
+    reference: torch.Tensor | None,
+) -> torch.Tensor:
+    """Read ``x`` (rows, inner) -> (rows, lines).
+
+    ``held`` is the range shared by all vectors, ``None`` for one range per vector. ``reference``
+    (segments, lines) is subtracted after the ADC, in normalised units.
+    """
+    if plan.stage.exact:  # its zero reference is zero
+        return _exact(plan, x)
+    return _run_fused(plan, x, held, position, reference) if plan.fused else _run_torch(
+        plan, x, held, position, reference
+    )
+
+
+def zero_reference(plan: Plan, rows: int, position: Position) -> torch.Tensor:
+    """Mean over ``rows`` reads with no drive, (segments, lines), in normalised units after the ADC.
+
+    This is what the nudged phase subtracts (reference placement ``line``).
+    """
+    shape = plan.stage.offset.shape
+    if not plan.stage.noisy:
+        rows = 1
+    result = torch.empty(shape, dtype=plan.matrix.dtype, device=plan.matrix.device)
+    for segment in range(shape[0]):
+        current = torch.zeros((rows, shape[1]), dtype=plan.matrix.dtype, device=plan.matrix.device)
+        # no drive, no cell noise: only the lines speak
+        if plan.fused:
+            out = torch.empty_like(current)
+            _sense(plan, current, out, segment, (True, True, True), None, None, None, position)
+            current = out
+        else:
+            current = kernels_torch.sense(
+                current, plan.stage, segment, None, None, plan.stream, position
+            )
+        result[segment] = current.mean(dim=0)
+    return result
+
+
+def _exact(plan: Plan, x: torch.Tensor) -> torch.Tensor:
+    if not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
+        _refuse_nonfinite(plan)
+    rows = x.shape[0]
+    if rows < padded_rows(rows):
+        padded = x.new_zeros((padded_rows(rows), x.shape[1]))
+        padded[:rows] = x
+        return matmul(padded, plan.matrix)[:rows].contiguous()
+    return matmul(x, plan.matrix)
+
+
+def _refuse_nonfinite(plan: Plan) -> None:
+    name = "read" if plan.forward else "read_transpose"
+    raise InputError(f"{name}: found NaN or infinity in the input, allowed: finite numbers.")
+
+
+def _run_fused(
+    plan: Plan,
+    x: torch.Tensor,
+    held: float | None,
+    position: Position,
+    reference: torch.Tensor | None,
+) -> torch.Tensor:
+    stage = plan.stage
+    rows, lines = x.shape[0], plan.matrix.shape[1]
+    u = x.new_empty((padded_rows(rows), x.shape[1]))
+    scale = x.new_empty(rows)
+    limited = stage.input_limit is not None
+    constants = np.array(
+        [held or 0.0, stage.input_limit or 0.0, stage.dac_steps or 1, 0.0, 1.0],
+        dtype=scale.numpy().dtype,
+    )
+    finite = kernels_cpu.drive(
+        x.numpy(), u.numpy(), scale.numpy(), held is None, stage.dac_steps is not None, limited,
+        constants,
+    )
+    if not finite:
+        _refuse_nonfinite(plan)
+    out = x.new_empty((rows, lines))
+    current = x.new_empty((u.shape[0], lines))
+    last = len(plan.segments) - 1
+    for index, part in enumerate(plan.segments):
+        segment_u = u[:, part]
+        matmul(segment_u, plan.matrix[part], out=current)
+        variance, row_variance = _variances(plan, segment_u[:rows], index)
+        _add_shared_noise(plan, current, segment_u[:rows], part, index, position)
+        flags = (index == 0, index == last, False)
+        line = None if reference is None else reference[index]
+        _sense(
+            plan, current, out, index, flags, line, variance, row_variance, position, scale=scale
+        )
+    return out
+
+
+def _sense(
+    plan: Plan,
+    current: torch.Tensor,
+    out: torch.Tensor,
+    index: int,
+    flags: tuple[bool, bool, bool],
+    reference: torch.Tensor | None,
+    variance: torch.Tensor | None,
+    row_variance: torch.Tensor | None,
+    position: Position,
+    scale: torch.Tensor | None = None,
+) -> None:
+    stage = plan.stage
+    first, last, normalised = flags
+    rows = out.shape[0]
+    empty = current.new_empty(0)
+    weight_scale = 1.0 if normalised else plan.scale
+    constants = np.array(
+        [
+            1.0 / plan.scale, stage.line_sigma**2, stage.full_scale, stage.adc_steps or 1,
+            weight_scale, 1.0,
+        ],
+        dtype=empty.numpy().dtype,
+    )
+    line = torch.zeros_like(stage.offset[index]) if reference is None else reference
+    kernels_cpu.sense(
+        current.numpy(), out.numpy(), first, last, stage.gain[index].numpy(),
+        stage.offset[index].numpy(), line.numpy(),
+        (current.new_empty((0, 0)) if variance is None else variance).numpy(),
+        (empty if row_variance is None else row_variance).numpy(),
+        (torch.ones(rows, dtype=out.dtype) if scale is None else scale).numpy(),
+        stage.line_sigma > 0 or variance is not None or row_variance is not None,
+        stage.adc_steps is not None, stage.railed, constants, position.row,
+        np.uint32(position.read & 0xFFFFFFFF), np.uint32(index),
+        np.uint32(plan.stream.key0), np.uint32(plan.stream.key1),
+    )
+
+
+def _variances(
+    plan: Plan, u: torch.Tensor, index: int
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Read variance of a segment's currents: per row and line, and per row."""
+    if plan.variance is None:
+        return None, None
+    square = u * u
+    row = None
+    full = None
+    if isinstance(plan.variance, float):
+        row = square.sum(dim=1) * plan.variance
+    else:
+        full = matmul(_padded(square), plan.variance[plan.segments[index]])[: u.shape[0]]
+    column = plan.reference_column
+    if column is not None and not plan.forward:
+        # one segment of a transposed read is one tile of bit lines
+        extra = u.sum(dim=1, keepdim=True) ** 2 * column.variance[index]
+        full = extra if full is None else full + extra
+    return full, row
+
+
+def _padded(x: torch.Tensor) -> torch.Tensor:
+    rows = x.shape[0]
+    if rows == padded_rows(rows):
+        return x
+    return torch.cat([x, x.new_zeros((padded_rows(rows) - rows, x.shape[1]))])
+
+
+def _add_shared_noise(
+    plan: Plan,
+    current: torch.Tensor,
+    u: torch.Tensor,
+    part: slice,
+    index: int,
+    position: Position,
+) -> None:
+    """Add the read noise of the reference columns, shared by all outputs of a tile, in place."""
+    column = plan.reference_column
+    if column is None or not plan.forward:
+        return
+    rows = u.shape[0]
+    square = _padded(u * u)
+    variance = matmul(square, column.variance[:, part].T.contiguous())[:rows]
+    if u.device.type == "cpu":
+        draws = torch.from_numpy(
+            column.stream.normal(
+                rows, len(column.out_tiles), first_row=position.row, read=position.read,
+                plane=index,
+            )
+        )
+    else:
+        draws = column.stream.normal_torch(
+            rows, len(column.out_tiles), first_row=position.row, read=position.read, plane=index,
+            device=u.device,
+        )
+    shared = variance.sqrt() * draws.to(u.dtype) * plan.scale
+    for tile, lines in enumerate(column.out_tiles):
+        current[:rows, lines] += shared[:, tile : tile + 1]
+
+
+def _run_torch(
+    plan: Plan,
+    x: torch.Tensor,
+    held: float | None,
+    position: Position,
+    reference: torch.Tensor | None,
+) -> torch.Tensor:
+    if not torch.isfinite(x).all():
+        _refuse_nonfinite(plan)
+    rows = x.shape[0]
+    u, scale = kernels_torch.drive(x, plan.stage, held)
+    total = x.new_zeros((rows, plan.matrix.shape[1]))
+    for index, part in enumerate(plan.segments):
+        current = matmul(_padded(u[:, part]), plan.matrix[part])
+        _add_shared_noise(plan, current, u[:, part], part, index, position)
+        full, row = _variances(plan, u[:, part], index)
+        variance = full
+        if row is not None:
+            variance = row[:, None] if full is None else full + row[:, None]
+        total += kernels_torch.sense(
+            current[:rows] / plan.scale, plan.stage, index, variance, reference, plan.stream,
+            position,
+        )
+    return total * (scale * plan.scale)[:, None]

@@ -1,0 +1,127 @@
+"""The digital edges of one read on the CPU: one numba pass before the matmul, one after it.
+
+``drive`` is stage 1 of a read (range, clip, quantise), ``sense`` stages 3 to 6 (noise, gain,
+offset, ADC, subtraction of a line reference, rescale). Both work on rows in parallel; a row never
+looks at another one, so no split of the rows can change a bit.
+
+Scalars arrive in a small array of the data's own dtype, so that float32 stays float32.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from eptsim.base.philox import fill_normals
+
+CHUNK = 16
+U32 = np.uint32
+
+
+@nb.njit(error_model="numpy", parallel=True, cache=True)
+def drive(x, u, scale, per_vector, quantised, limited, c):  # type: ignore[no-untyped-def]
+    """Drive values ``u`` (rows, in) and range ``scale`` (rows,) for inputs ``x`` (rows, in).
+
+    ``c``: held or fixed range, largest input (where ``limited``), DAC steps per polarity.
+    Returns False if an input is not finite.
+    """
+    rows, lines = x.shape
+    chunks = (rows + CHUNK - 1) // CHUNK
+    good = np.ones(chunks, np.bool_)
+    zero, one = c[3], c[4]
+    for chunk in nb.prange(chunks):
+        for n in range(chunk * CHUNK, min(rows, chunk * CHUNK + CHUNK)):
+            top = zero
+            total = zero
+            for k in range(lines):
+                value = abs(x[n, k])
+                top = max(top, value)
+                total += value
+            if not np.isfinite(total):
+                good[chunk] = False
+            r = c[0]
+            if per_vector:
+                r = top
+                if limited:
+                    r = min(r, c[1])
+                if r == zero:
+                    r = one
+            scale[n] = r
+            if quantised:
+                steps = c[2]
+                up = steps / r
+                down = one / steps
+                edge = steps
+                if limited:
+                    edge = min(edge, np.rint(c[1] * up))
+                for k in range(lines):
+                    u[n, k] = min(max(np.rint(x[n, k] * up), -edge), edge) * down
+            else:
+                up = one / r
+                if limited:
+                    edge = c[1] * up
+                    for k in range(lines):
+                        u[n, k] = min(max(x[n, k] * up, -edge), edge)
+                else:
+                    for k in range(lines):
+                        u[n, k] = x[n, k] * up
+    for n in range(rows, u.shape[0]):
+        u[n, :] = zero
+    return good.all()
+
+
+@nb.njit(error_model="numpy", parallel=True, cache=True)
+def sense(  # type: ignore[no-untyped-def]
+    p, out, first, last, gain, offset, reference, variance, row_variance, scale, noisy, quantised,
+    railed, c, first_row, read, plane, key0, key1,
+):
+    """Turn the currents ``p`` (rows, out) of one tile segment into digital values added to ``out``.
+
+    ``variance`` (rows, out) and ``row_variance`` (rows,) are read variances, either of which may
+    be empty; ``gain``, ``offset``, ``reference`` (out,) belong to the lines. ``c``: current to
+    normalised units, variance of the line noise, full scale, ADC steps per polarity, weight scale.
+    """
+    rows, lines = out.shape
+    blocks = (lines + 3) // 4
+    per_line = variance.shape[0] > 0
+    per_row = row_variance.shape[0] > 0
+    up = c[3] / c[2]
+    down = c[2] / c[3]
+    for chunk in nb.prange((rows + CHUNK - 1) // CHUNK):
+        words = np.empty((4, blocks), np.uint32)
+        radius = np.empty(blocks, np.float32)
+        normals = np.empty(4 * blocks, np.float32)
+        v = np.empty(lines, out.dtype)
+        for n in range(chunk * CHUNK, min(rows, chunk * CHUNK + CHUNK)):
+            for j in range(lines):
+                v[j] = p[n, j] * c[0]
+            if noisy:
+                fill_normals(words, radius, normals, U32(first_row + n), read, plane, key0, key1)
+                common = c[1]
+                if per_row:
+                    common += row_variance[n]
+                if per_line:
+                    for j in range(lines):
+                        v[j] += np.sqrt(common + variance[n, j]) * normals[j]
+                else:
+                    sigma = np.sqrt(common)
+                    for j in range(lines):
+                        v[j] += sigma * normals[j]
+            for j in range(lines):
+                v[j] = v[j] * gain[j] + offset[j]
+            if quantised:
+                for j in range(lines):
+                    v[j] = min(max(np.rint(v[j] * up), -c[3]), c[3]) * down
+            elif railed:
+                for j in range(lines):
+                    v[j] = min(max(v[j], -c[2]), c[2])
+            for j in range(lines):
+                v[j] -= reference[j]
+            if not first:
+                for j in range(lines):
+                    v[j] += out[n, j]
+            s = c[5]
+            if last:
+                s = scale[n] * c[4]
+            for j in range(lines):
+                out[n, j] = v[j] * s
