@@ -78,9 +78,7 @@ def show(value: object) -> str:
 
 
 def _refuse(entry: Entry, value: object, origin: str, note: str = "") -> CardError:
-    return CardError(
-        f"{origin}: {entry.key}: found {show(value)}, allowed: {entry.allowed}.{note}"
-    )
+    return CardError(f"{origin}: {entry.key}: found {show(value)}, allowed: {entry.allowed}.{note}")
 
 
 def check_together(values: Mapping[str, Value], given: Set[str], origin: str) -> None:

@@ -90,7 +90,9 @@ def parse_card(text: str, sources: Mapping[str, Source], origin: str) -> Card:
     try:
         document: dict[str, object] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CardError(f"{origin}: not valid TOML: {error}.") from error
+        last = f"at line {len(text.splitlines())}, the end of the file"
+        problem = str(error).replace("at end of document", last)
+        raise CardError(f"{origin}: not valid TOML: {problem}.") from error
     if not document:
         raise CardError(f"{origin}: found an empty file, allowed: a card with a [card] table.")
     header = _header(document.pop("card", None), origin)
@@ -125,11 +127,6 @@ def _load_shipped(name: str) -> Card:
 
 
 def _load_path(path: Path) -> Card:
-    if not path.exists():
-        raise CardError(
-            f"{path}: no such file, allowed: the path of a .toml file or one of "
-            f"{', '.join(list_cards())}.{nearest(path.stem, list_cards())}"
-        )
     text = _text(path.read_bytes, str(path))
     sources = shipped_sources()
     beside = path.parent / BIBLIOGRAPHY
@@ -144,6 +141,12 @@ def _text(read: Callable[[], bytes], origin: str) -> str:
     except UnicodeDecodeError as error:
         raise CardError(
             f"{origin}: found bytes that are no text (byte {error.start}), allowed: UTF-8."
+        ) from error
+    except FileNotFoundError as error:
+        names, stem = list_cards(), Path(origin).stem
+        raise CardError(
+            f"{origin}: no such file, allowed: the path of a .toml file, or the name of a card: "
+            f"{', '.join(names)}.{nearest(stem, names)}"
         ) from error
     except (OSError, ValueError) as error:
         raise CardError(f"{origin}: cannot be read: {error}.") from error

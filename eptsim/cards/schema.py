@@ -231,8 +231,8 @@ class Direction(_Section):
         float | None,
         Spec(
             "Full scale of the output converter, in units of (largest weight) x (full-scale "
-            "input); larger outputs are clipped; ideal: not clipped, and offset and line noise "
-            f"are then in units of {DEFAULT_FULL_SCALE:g}.",
+            "input); larger outputs are clipped; ideal: not clipped, with step, offset and line "
+            f"noise as in a range of {DEFAULT_FULL_SCALE:g}.",
             high=1e6,
             above_low=True,
         ),
