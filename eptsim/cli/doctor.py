@@ -41,9 +41,9 @@ STYLES = {"ok": "green", "note": "yellow", "fail": "red"}
 
 # Runs in a process of its own: a build that does not match can crash the interpreter.
 TILE = """
-import torch
 from aihwkit.simulator.configs import FloatingPointRPUConfig
 from aihwkit.simulator.tiles import FloatingPointTile
+import torch
 weight = torch.tensor([[0.1, 0.2, 0.3], [-0.3, 0.2, -0.1]])
 tile = FloatingPointTile(2, 3, FloatingPointRPUConfig())
 tile.set_weights(weight)

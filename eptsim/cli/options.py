@@ -51,13 +51,13 @@ def parse_value(text: str) -> object:
         return None
     try:
         value: object = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError as error:
-        if not text or text[0] in "\"'[{" or "\n" in text:
-            raise InputError(
-                f"--set: found the value {text!r}, allowed: a TOML value such as 3, 1e-3, true, "
-                "word or [1, 2]."
-            ) from error
-        return text
+    except tomllib.TOMLDecodeError:
+        value = text
+    if not text or "\n" in text or (value is text and text[0] in "\"'[{"):
+        raise InputError(
+            f"--set: found the value {text!r}, allowed: a TOML value such as 3, 1e-3, true, "
+            "word or [1, 2]."
+        )
     return value
 
 
