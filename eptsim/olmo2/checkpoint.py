@@ -56,7 +56,7 @@ def read_checkpoint(
     shape = read_config(root)
     sizes = shape.parameter_shapes()
     places = _places(root)
-    _check_names(root, list(places), list(sizes))
+    _check_names(root, list(places), list(sizes), "its configuration")
     tensors: dict[str, Tensor] = {}
     for path in dict.fromkeys(places.values()):
         names = [name for name, place in places.items() if place == path]
@@ -91,7 +91,7 @@ def _places(root: Path) -> dict[str, Path]:
     places = {name: root / shard for name, shard in weight_map.items()}
     for path in dict.fromkeys(places.values()):
         listed = [name for name, place in places.items() if place == path]
-        _check_names(path, _stored_names(path), listed)
+        _check_names(path, _stored_names(path), listed, INDEX_FILE)
     return places
 
 
@@ -130,15 +130,16 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_names(where: Path, found: list[str], wanted: list[str]) -> None:
+def _check_names(where: Path, found: list[str], wanted: list[str], source: str) -> None:
+    """Raise CheckpointError unless ``found`` are the names that ``source`` asks for."""
     missing = [name for name in wanted if name not in set(found)]
     extra = [name for name in found if name not in set(wanted)]
     if missing:
         hint = nearest(missing[0], extra)
-        raise CheckpointError(f"{where}: missing {_some(missing)}.{hint}")
+        raise CheckpointError(f"{where}: missing {_some(missing)}, of {source}.{hint}")
     if extra:
         raise CheckpointError(
-            f"{where}: found {_some(extra)}, allowed: only the tensors of its configuration."
+            f"{where}: found {_some(extra)}, allowed: only those of {source}."
             f"{nearest(extra[0], wanted)}"
         )
 
@@ -177,7 +178,7 @@ def write_checkpoint(
     """
     root = Path(folder)
     sizes = shape.parameter_shapes()
-    _check_names(root, list(tensors), list(sizes))
+    _check_names(root, list(tensors), list(sizes), "the shape")
     for name, size in sizes.items():
         if tuple(tensors[name].shape) != size:
             found = tuple(tensors[name].shape)
@@ -207,10 +208,16 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _replace(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file through a temporary name in the same folder; leave none behind on failure."""
+    """Write a file through a temporary name in the same folder; leave none behind on failure.
+
+    The file gets the permissions of any new file: safetensors alone would make it private.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         write(temporary)
+        temporary.chmod(mode)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

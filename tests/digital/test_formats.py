@@ -109,5 +109,5 @@ def test_unknown_format_is_refused(fmt: str) -> None:
 def test_refusals_name_the_nearest_and_the_dtype() -> None:
     with pytest.raises(InputError, match="Did you mean 'bfloat16'"):
         quantise(torch.ones(3), "bfloat61")
-    with pytest.raises(InputError, match="found dtype torch.int64"):
+    with pytest.raises(InputError, match=r"found dtype torch\.int64"):
         quantise(torch.ones(3, dtype=torch.int64), "int8")
