@@ -8,7 +8,15 @@ from torch.nn.functional import linear
 from transformers import Olmo2ForCausalLM
 
 from eptsim.base.errors import InputError
-from eptsim.olmo2.block import ARRAYS, GAINS, MATRICES, add_normed, attention_core, block_forward
+from eptsim.olmo2.block import (
+    ARRAYS,
+    GAINS,
+    MATRICES,
+    Matmul,
+    add_normed,
+    attention_core,
+    block_forward,
+)
 from eptsim.olmo2.model import Olmo2
 from eptsim.olmo2.shape import Olmo2Shape
 
@@ -19,7 +27,7 @@ def _state(positions: int = 9) -> torch.Tensor:
     return torch.randn(2, positions, 24, generator=torch.Generator().manual_seed(0))
 
 
-def _run(model: Olmo2, z: torch.Tensor, matmul: Callable[[str, torch.Tensor], torch.Tensor]):  # type: ignore[no-untyped-def]
+def _run(model: Olmo2, z: torch.Tensor, matmul: Matmul) -> torch.Tensor:
     shape = model.shape
     rotary = model.rotary(z.shape[1])
     heads, eps = shape.num_attention_heads, shape.rms_norm_eps
