@@ -40,10 +40,11 @@ docs: $(STAMP)
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { \
 		echo "eptsim needs Python 3.11; neither python3.11 nor python3 here is that version" \
-		"(python3: $$(python3 --version 2>&1 || echo missing))." \
+		"(python3: $$(python3 --version 2>/dev/null || echo missing))." \
 		"Install it, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \
-		echo "eptsim needs Python 3.11; $(PYTHON) is $$("$(PYTHON)" --version 2>&1)." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+		echo "eptsim needs Python 3.11; $(PYTHON) is" \
+		"$$("$(PYTHON)" --version 2>/dev/null || echo missing)." >&2; exit 1; }
 	@if [ -e $@ ]; then rm -f $@; else \
 		echo "Building .venv (several GB the first time)"; "$(PYTHON)" -m venv --clear .venv; fi
 	$(PIP) --quiet pip setuptools wheel
