@@ -197,7 +197,7 @@ def test_every_source_has_a_test():
         tested = any(test == f"{prefix}.py" or test.startswith(f"{prefix}_") for test in tests)
         if code and not tested and path.name != "__init__.py" and name(path) not in UNTESTED:
             found.append(name(path))
-    assert found == []
+    assert not found, "no test file for " + ", ".join(found)
 
 
 def test_the_lists_of_exceptions_are_current():
