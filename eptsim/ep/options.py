@@ -1,0 +1,109 @@
+"""The settings of one measurement, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import torch
+
+from eptsim.base.errors import InputError, choice
+from eptsim.crossbar.stages import RANGE_POLICIES
+
+MEASUREMENTS = ("one_sided", "centred", "frozen", "predictive_coding")
+REFERENCES = ("none", "weight", "node", "line", "line+weight", "line+node")
+DEFAULT_BETA = 0.01
+#: Predictive coding as usually run clamps the target hard.
+PREDICTIVE_CODING_BETA = 1.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of one measurement; see :class:`eptsim.EPController` for their meaning."""
+
+    beta: float
+    measurement: str
+    reference: str
+    range_policy: str
+    sweeps: int | None
+    tolerance: float
+    max_sweeps: int
+    reads: int
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The places where the free phase is subtracted."""
+        return tuple(self.reference.split("+"))
+
+    @classmethod
+    def checked(
+        cls,
+        beta: float | None,
+        measurement: str,
+        reference: str | None,
+        range_policy: str,
+        sweeps: int | None,
+        tolerance: float | None,
+        max_sweeps: int,
+        reads: int,
+        dtype: torch.dtype,
+    ) -> Options:
+        """Fill defaults in and refuse what is not allowed (InputError)."""
+        choice(measurement, MEASUREMENTS, "measurement")
+        hard = measurement == "predictive_coding"
+        if reference is None:
+            reference = "none" if hard else "line"
+        if beta is None:
+            beta = PREDICTIVE_CODING_BETA if hard else DEFAULT_BETA
+        if sweeps is not None and tolerance is not None:
+            raise InputError(
+                f"sweeps: found {sweeps!r} together with tolerance {tolerance!r}, "
+                "allowed: one of the two."
+            )
+        if tolerance is None:
+            tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+        return cls(
+            _real(beta, "beta", "a finite number other than 0", lambda b: b != 0),
+            measurement,
+            _reference(reference),
+            choice(range_policy, RANGE_POLICIES, "range_policy"),
+            None if sweeps is None else _count(sweeps, "sweeps"),
+            math.inf
+            if sweeps is not None
+            else _real(tolerance, "tolerance", "a number above 0 and below 1", _in_unit),
+            _count(max_sweeps, "max_sweeps"),
+            _count(reads, "reads"),
+        )
+
+    def as_settings(self) -> dict[str, object]:
+        """Plain values for results and hashes."""
+        return asdict(self)
+
+
+def _in_unit(value: float) -> bool:
+    return 0 < value < 1
+
+
+def _reference(reference: object) -> str:
+    """``reference`` with its parts in the canonical order ("line" first)."""
+    if isinstance(reference, str) and "+" in reference:
+        parts = sorted((part.strip() for part in reference.split("+")), key=lambda p: p != "line")
+        reference = "+".join(parts)
+    return choice(reference, REFERENCES, "reference")
+
+
+def _real(value: object, name: str, allowed: str, test: object) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or not (callable(test) and test(float(value)))
+    ):
+        raise InputError(f"{name}: found {value!r}, allowed: {allowed}.")
+    return float(value)
+
+
+def _count(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}: found {value!r}, allowed: an integer of 1 or more.")
+    return value
