@@ -1,9 +1,9 @@
 """Random streams: every draw is a pure function of what it is for.
 
 A :class:`Stream` is a key made from a chip seed and a path of names ("layers.0.qkv", "transpose",
-"read", ...). Its draws are addressed by counters (row, read number, plane, line), never by "the next
-number". The same address gives the same bits whatever the number of workers, the batch split or the
-order of the calls. No global generator is touched.
+"read", ...). Its draws are addressed by counters (row, read number, plane, line), never by "the
+next number". The same address gives the same bits whatever the number of workers, the batch split
+or the order of the calls. No global generator is touched.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def program_cells(target_s: Array, card: Card, stream: Stream, device: int) -> A
     if cell.stuck.low > 0 or cell.stuck.high > 0:
         uniform = stream.uniform(rows, lines, read=1, plane=device)
         g_s = stuck(g_s, cell.g_min_s, cell.g_max_s, cell.stuck.low, cell.stuck.high, uniform)
-    if cell.drift.time_s is not None and (cell.drift.nu > 0 or cell.drift.nu_sigma > 0):
+    if cell.drift.nu > 0 or cell.drift.nu_sigma > 0:
         normal = stream.normal(rows, lines, read=2, plane=device)
         drift = cell.drift
         g_s = drifted(g_s, drift.nu, drift.nu_sigma, cell.drift.time_s, drift.t0_s, normal)

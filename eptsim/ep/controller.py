@@ -62,7 +62,7 @@ class EPController:
         Fixed number of Gauss-Seidel sweeps of every settled phase.
     tolerance : float or None
         Relative residual at which a phase is settled, if ``sweeps`` is not given. ``None``: 1e-4
-        in float32, 1e-10 in float64.
+        in float32, 1e-10 in float64, 1e-3 for predictive coding.
     max_sweeps : int
         Sweeps after which a phase above the tolerance counts as not settled.
     reads : int
@@ -84,7 +84,7 @@ class EPController:
         *,
         sweeps: int | None = None,
         tolerance: float | None = None,
-        max_sweeps: int = 50,
+        max_sweeps: int = 200,
         reads: int = 1,
     ) -> None:
         if not isinstance(chip, Chip):

@@ -15,6 +15,10 @@ REFERENCES = ("none", "weight", "node", "line", "line+weight", "line+node")
 DEFAULT_BETA = 0.01
 #: Predictive coding as usually run clamps the target hard.
 PREDICTIVE_CODING_BETA = 1.0
+#: Relative residual at which a phase is settled, by dtype.
+DEFAULT_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-10}
+#: A hard clamp settles slowly and is biased by far more than this.
+HARD_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Options:
                 "allowed: one of the two."
             )
         if tolerance is None:
-            tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+            tolerance = HARD_TOLERANCE if hard else DEFAULT_TOLERANCE[dtype]
         return cls(
             _real(beta, "beta", "a finite number other than 0", lambda b: b != 0),
             measurement,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,10 +20,13 @@ from eptsim.olmo2.operations import block_vjp_operations, readout_operations
 #: A residual that no longer shrinks, on a chip with converters, is put down to their steps below
 #: this; above it, the phase counts as not settled.
 CONVERTER_FLOOR = 0.1
+#: Last residual above which even a fixed number of sweeps is no settled phase: pure read noise
+#: gives the square root of 2.
+RUNAWAY = 2.0
 #: Growth of a block's mismatch over its first value that is called divergence.
 BLOW_UP = 1e3
 _STALL = 0.7
-_LEAST_DAMPED, _MOST_DAMPED = 1.0, 1.0 / 32.0
+_LEAST_DAMPED, _MOST_DAMPED = 1.0, 1.0 / 16.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,8 @@ def settle(chip: Chip, state: State, task: Task, beta: float, trip: Pass) -> Pha
         if outcome is not None:
             break
     if outcome is None:
-        outcome = Outcome.FIXED_SWEEPS if task.sweeps is not None else Outcome.NOT_SETTLED
+        bounded = task.sweeps is not None and max(history[-1]) <= RUNAWAY
+        outcome = Outcome.FIXED_SWEEPS if bounded else Outcome.NOT_SETTLED
     if outcome is Outcome.NOT_SETTLED:
         layer = 1 + max(range(len(history[-1])), key=lambda i: history[-1][i])
     return PhaseRecord(
@@ -151,13 +156,18 @@ def settle(chip: Chip, state: State, task: Task, beta: float, trip: Pass) -> Pha
 
 
 def _damping(step: float, history: list[tuple[float, ...]]) -> float:
-    """Halve the step whenever a sweep did not shrink the residual; the fixed point is the same."""
-    if len(history) > 2 and max(history[-1]) > 0.9 * max(history[-2]):
+    """Halve the step where a sweep did not shrink the residual, let it grow where it did.
+
+    A damped sweep has the same fixed point as a full one.
+    """
+    if len(history) > 2 and max(history[-1]) > 0.95 * max(history[-2]):
         return max(step / 2, _MOST_DAMPED)
-    return step
+    return min(1.1 * step, _LEAST_DAMPED)
 
 
-def _partway(old: list[Tensor | None], new: list[Tensor | None], step: float) -> list[Tensor | None]:
+def _partway(
+    old: list[Tensor | None], new: list[Tensor | None], step: float
+) -> list[Tensor | None]:
     result: list[Tensor | None] = []
     for a, b in zip(old, new, strict=True):
         result.append(b if a is None or b is None else torch.lerp(a, b, step))
@@ -182,7 +192,7 @@ def _blown_up(
         return None
     for index in range(len(norms) - 1, -1, -1):
         recent = [row[index] for row in history[-4:]]
-        grows = all(b > 1.05 * a for a, b in zip(recent, recent[1:], strict=False))
+        grows = all(b > 1.05 * a for a, b in pairwise(recent))
         if grows and recent[-1] > 1.0:
             return index + 1
     return None
