@@ -34,3 +34,26 @@ def rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     wide = x.to(working)
     unit = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return (gain * unit).to(x.dtype)
+
+
+def rms_norm_vjp(
+    x: Tensor, gain: Tensor, eps: float, d: Tensor, *, want_gain: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Vector-Jacobian product of :func:`rms_norm` with ``d`` (..., C).
+
+    With u = x / sqrt(mean(x^2) + eps): d_x = (gain d - u mean(gain d u)) / sqrt(mean(x^2) + eps).
+    Written out because it takes half the memory passes that autograd takes.
+
+    Returns
+    -------
+    d_x : Tensor, (..., C)
+    d_gain : Tensor, (C,), or None unless ``want_gain``
+    """
+    width = x.shape[-1]
+    inverse = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    inverse = inverse.square_().div_(width).add_(eps).rsqrt_()
+    unit = x * inverse
+    d_gain = (d * unit).flatten(0, -2).sum(0) if want_gain else None
+    d_x = d * gain
+    shared = torch.linalg.vecdot(d_x, unit).unsqueeze(-1).div_(width)
+    return torch.addcmul(d_x, unit, shared, value=-1.0).mul_(inverse), d_gain

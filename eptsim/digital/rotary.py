@@ -93,3 +93,16 @@ def rotate(x: Tensor, rotary: Rotary) -> Tensor:
     low, high = x.chunk(2, dim=-1)
     turned = torch.cat((-high, low), dim=-1)
     return (x * rotary.cos + turned * rotary.sin).to(x.dtype)
+
+
+def rotate_vjp(d: Tensor, rotary: Rotary, out: Tensor) -> None:
+    """Write the vector-Jacobian product of :func:`rotate` with ``d`` (..., T, h_d) into ``out``.
+
+    The transpose of a rotation turns back: the pair's two halves exchange with the other sign.
+    """
+    low, high = d.chunk(2, dim=-1)
+    out_low, out_high = out.chunk(2, dim=-1)
+    cos_low, cos_high = rotary.cos.chunk(2, dim=-1)
+    sin_low, sin_high = rotary.sin.chunk(2, dim=-1)
+    torch.mul(low, cos_low, out=out_low).addcmul_(high, sin_high)
+    torch.mul(high, cos_high, out=out_high).addcmul_(low, sin_low, value=-1.0)

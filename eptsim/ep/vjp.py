@@ -11,20 +11,18 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import silu
 
 from eptsim.chip import Chip, Pass
-from eptsim.digital.norms import rms_norm
-from eptsim.digital.rotary import Rotary
-from eptsim.olmo2.block import BlockGains, add_normed, attention_core, gate
+from eptsim.digital.attention import causal_attention, merge_heads, split_heads
+from eptsim.digital.norms import rms_norm, rms_norm_vjp
+from eptsim.digital.rotary import Rotary, rotate, rotate_vjp
+from eptsim.olmo2.block import BlockGains, add_normed
 
 Outer = Callable[[str, Tensor, Tensor], None]
 """``outer(array, delta, x)``: delta (B, T, out) and x (B, T, in) of one array's outer product."""
 Gain = Callable[[str, Tensor], None]
 """``gain(field, gradient)``: gradient (C,) of one norm gain of the block."""
-
-
-def _leaf(x: Tensor) -> Tensor:
-    return x.detach().requires_grad_()
 
 
 def block_vjp(
@@ -47,33 +45,30 @@ def block_vjp(
     outer, gain : callables or None
         Receive <d, df/dW> as its two factors, and <d, df/dgain>, where a measurement wants them.
     """
-    model = chip.model
-    eps = model.shape.rms_norm_eps
-    gains = model.block_gains(layer)
-    read = _Reader(chip, layer, trip)
-
     with torch.no_grad():
-        h = add_normed(z, lines["proj"], gains.attn, eps)
-    d_w2 = _norm_vjp(lines["w2"], gains.ff, eps, d, "ff", gain)
-    d_gate = read("w2", d_w2)
+        eps = chip.model.shape.rms_norm_eps
+        gains = chip.model.block_gains(layer)
+        read = _Reader(chip, layer, trip)
 
-    a, b = _leaf(lines["w1"]), _leaf(lines["w3"])
-    with torch.enable_grad():
-        g = gate(a, b)
-    d_w1, d_w3 = torch.autograd.grad(g, (a, b), d_gate)
-    if outer is not None:
-        outer("w2", d_w2, g.detach())
-        outer("w1", d_w1, h)
-        outer("w3", d_w3, h)
-    d_h = d + read("w1", d_w1) + read("w3", d_w3)
+        d_w2 = _norm_vjp(lines["w2"], gains.ff, eps, d, "ff", gain)
+        d_w1, d_w3, g = _gate_vjp(lines["w1"], lines["w3"], read("w2", d_w2))
+        d_h = read("w1", d_w1) + read("w3", d_w3)
+        d_h += d
+        if outer is not None:
+            h = add_normed(z, lines["proj"], gains.attn, eps)
+            outer("w2", d_w2, g)
+            outer("w1", d_w1, h)
+            outer("w3", d_w3, h)
 
-    d_proj = _norm_vjp(lines["proj"], gains.attn, eps, d_h, "attn", gain)
-    d_y = read("proj", d_proj)
-    y, d_qkv = _attention_vjp(chip, gains, lines["qkv"], rotary, d_y, gain)
-    if outer is not None:
-        outer("proj", d_proj, y)
-        outer("qkv", d_qkv, z)
-    return d_h + read("qkv", d_qkv)
+        d_proj = _norm_vjp(lines["proj"], gains.attn, eps, d_h, "attn", gain)
+        heads = chip.model.shape.num_attention_heads
+        y, d_qkv = _attention_vjp(
+            lines["qkv"], gains, rotary, heads, eps, read("proj", d_proj), gain
+        )
+        if outer is not None:
+            outer("proj", d_proj, y)
+            outer("qkv", d_qkv, z)
+        return d_h.add_(read("qkv", d_qkv))
 
 
 class _Reader:
@@ -90,35 +85,46 @@ def _norm_vjp(
     line: Tensor, weight: Tensor, eps: float, d: Tensor, name: str, gain: Gain | None
 ) -> Tensor:
     """VJP of RMSNorm with respect to its input ``line`` and, where wanted, its gain."""
-    x = _leaf(line)
-    w = _leaf(weight) if gain is not None else weight.detach()
-    with torch.enable_grad():
-        normed = rms_norm(x, w, eps)
-    if gain is None:
-        return torch.autograd.grad(normed, x, d)[0]
-    d_x, d_gain = torch.autograd.grad(normed, (x, w), d)
-    gain(name, d_gain)
+    d_x, d_gain = rms_norm_vjp(line, weight, eps, d, want_gain=gain is not None)
+    if gain is not None and d_gain is not None:
+        gain(name, d_gain)
     return d_x
 
 
-def _attention_vjp(
-    chip: Chip, gains: BlockGains, qkv: Tensor, rotary: Rotary, d_y: Tensor, gain: Gain | None
-) -> tuple[Tensor, Tensor]:
-    """Merged heads y and the VJP of attention with respect to the raw lines ``qkv``."""
-    shape = chip.model.shape
-    x = _leaf(qkv)
-    wanted = gain is not None
-    local = BlockGains(
-        q=gains.q.detach().requires_grad_(wanted),
-        k=gains.k.detach().requires_grad_(wanted),
-        attn=gains.attn,
-        ff=gains.ff,
-    )
+def _gate_vjp(a: Tensor, b: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """VJP of SiLU(a) * b with respect to both, and its value; all (B, T, h_ff)."""
+    leaf = a.detach().requires_grad_()
     with torch.enable_grad():
-        y = attention_core(x, local, rotary, shape.num_attention_heads, shape.rms_norm_eps)
-    if gain is None:
-        return y.detach(), torch.autograd.grad(y, x, d_y)[0]
-    d_x, d_q, d_k = torch.autograd.grad(y, (x, local.q, local.k), d_y)
-    gain("q", d_q)
-    gain("k", d_k)
-    return y.detach(), d_x
+        s = silu(leaf)
+    (d_a,) = torch.autograd.grad(s, leaf, d * b)
+    s = s.detach()
+    return d_a, d * s, s * b
+
+
+def _attention_vjp(
+    qkv: Tensor,
+    gains: BlockGains,
+    rotary: Rotary,
+    n_heads: int,
+    eps: float,
+    d_y: Tensor,
+    gain: Gain | None,
+) -> tuple[Tensor, Tensor]:
+    """Merged heads y (B, T, C), and the VJP of attention with respect to the raw lines ``qkv``."""
+    raw_q, raw_k, raw_v = qkv.chunk(3, dim=-1)
+    q = rotate(split_heads(rms_norm(raw_q, gains.q, eps), n_heads), rotary).requires_grad_()
+    k = rotate(split_heads(rms_norm(raw_k, gains.k, eps), n_heads), rotary).requires_grad_()
+    v = split_heads(raw_v, n_heads).detach().requires_grad_()
+    with torch.enable_grad():
+        y = causal_attention(q, k, v)
+    d_q, d_k, d_v = torch.autograd.grad(y, (q, k, v), split_heads(d_y, n_heads))
+    d_qkv = torch.empty_like(qkv)
+    for part, raw, weight, d_head, name in zip(
+        d_qkv.chunk(3, dim=-1)[:2], (raw_q, raw_k), (gains.q, gains.k), (d_q, d_k), "qk",
+        strict=True,
+    ):
+        turned = torch.empty_like(raw, memory_format=torch.contiguous_format)
+        rotate_vjp(d_head, rotary, split_heads(turned, n_heads))
+        part.copy_(_norm_vjp(raw, weight, eps, turned, name, gain))
+    split_heads(d_qkv.chunk(3, dim=-1)[2], n_heads).copy_(d_v)
+    return merge_heads(y.detach()), d_qkv

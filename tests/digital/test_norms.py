@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm
 
-from eptsim.digital.norms import rms_norm
+from eptsim.digital.norms import rms_norm, rms_norm_vjp
 
 
 def _case(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,3 +41,16 @@ def test_gradient() -> None:
 
 def test_zero_vector_stays_zero() -> None:
     assert torch.equal(rms_norm(torch.zeros(2, 4), torch.ones(4), 1e-5), torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
+def test_written_out_vjp_is_autograds(scale: float) -> None:
+    x, gain = _case(torch.float64)
+    x = (x * scale).requires_grad_()
+    gain.requires_grad_()
+    d = torch.randn(x.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    want = torch.autograd.grad(rms_norm(x, gain, 1e-5), (x, gain), d)
+    got = rms_norm_vjp(x.detach(), gain.detach(), 1e-5, d, want_gain=True)
+    for a, b in zip(got, want, strict=True):
+        assert a is not None
+        assert (a - b).abs().max() <= 1e-13 * b.abs().max()

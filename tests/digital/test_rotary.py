@@ -8,7 +8,7 @@ from transformers import Olmo2Config
 from transformers.models.olmo2.modeling_olmo2 import Olmo2RotaryEmbedding, apply_rotary_pos_emb
 
 from eptsim.base.errors import InputError
-from eptsim.digital.rotary import Rotary, rotary_table, rotate
+from eptsim.digital.rotary import Rotary, rotary_table, rotate, rotate_vjp
 
 THETA = 5e5
 
@@ -102,3 +102,14 @@ def test_rotary_is_frozen() -> None:
 def test_refusals(positions: int, head_dim: int, theta: float, angles: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         rotary_table(positions, head_dim, theta, angles=angles)
+
+
+def test_written_out_vjp_is_autograds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    table = rotary_table(7, 12, 5e5, torch.float64)
+    x = torch.randn(2, 3, 7, 12, generator=generator, dtype=torch.float64, requires_grad=True)
+    d = torch.randn(2, 3, 7, 12, generator=generator, dtype=torch.float64)
+    (want,) = torch.autograd.grad(rotate(x, table), x, d)
+    got = torch.empty_like(d)
+    rotate_vjp(d, table, got)
+    assert torch.allclose(got, want, rtol=0, atol=1e-14)
