@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +14,7 @@ def drifted(
     nu_sigma: float,
     time_s: float,
     t0_s: float,
-    normal: npt.NDArray[np.float32],
+    normal: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Power-law drift g(t) = g (t / t0)^-nu of conductances ``g_s`` (S, any shape).
 
@@ -23,4 +25,5 @@ def drifted(
     if time_s <= t0_s:
         return g_s
     exponent = np.maximum(nu + nu_sigma * normal, 0.0)
-    return np.asarray(g_s * np.power(time_s / t0_s, -exponent))
+    # the quotient of the times may overflow, its logarithm cannot
+    return np.asarray(g_s * np.exp(-exponent * (math.log(time_s) - math.log(t0_s))))

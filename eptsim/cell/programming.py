@@ -19,7 +19,7 @@ def to_levels(g_s: Array, g_min_s: float, g_max_s: float, levels: int | None) ->
     return g_min_s + np.rint((g_s - g_min_s) / step_s) * step_s
 
 
-def programmed(g_s: Array, sigma_s: float, normal: npt.NDArray[np.float32]) -> Array:
+def programmed(g_s: Array, sigma_s: float, normal: Array) -> Array:
     """Add a Gaussian programming error of standard deviation ``sigma_s`` (S) to ``g_s`` (S).
 
     ``normal`` holds standard normals of the same shape. A conductance cannot be negative, so the
@@ -34,11 +34,11 @@ def stuck(
     g_max_s: float,
     low: float,
     high: float,
-    uniform: npt.NDArray[np.float32],
+    uniform: Array,
 ) -> Array:
     """Put a fraction ``low`` of the cells at ``g_min_s`` and a fraction ``high`` at ``g_max_s``.
 
-    ``uniform`` holds uniforms in (0, 1) of the shape of ``g_s``; ``low + high`` is at most 1.
+    ``uniform`` holds uniforms in (0, 1] of the shape of ``g_s``; ``low + high`` is at most 1.
     """
     result = np.where(uniform < low, g_min_s, g_s)
     return np.where(uniform > 1.0 - high, g_max_s, result)

@@ -66,15 +66,15 @@ def program_cells(target_s: Array, card: Card, stream: Stream, device: int) -> A
     rows, lines = target_s.shape
     g_s = to_levels(target_s, cell.g_min_s, cell.g_max_s, cell.levels)
     if cell.programming.sigma > 0:
-        normal = stream.normal(rows, lines, read=0, plane=device)
+        normal = stream.normal(rows, lines, read=0, plane=device).astype(np.float64)
         g_s = programmed(g_s, cell.programming.sigma * cell.g_max_s, normal)
-    if cell.stuck.low > 0 or cell.stuck.high > 0:
-        uniform = stream.uniform(rows, lines, read=1, plane=device)
-        g_s = stuck(g_s, cell.g_min_s, cell.g_max_s, cell.stuck.low, cell.stuck.high, uniform)
     if cell.drift.nu > 0 or cell.drift.nu_sigma > 0:
-        normal = stream.normal(rows, lines, read=2, plane=device)
+        normal = stream.normal(rows, lines, read=2, plane=device).astype(np.float64)
         drift = cell.drift
         g_s = drifted(g_s, drift.nu, drift.nu_sigma, cell.drift.time_s, drift.t0_s, normal)
+    if cell.stuck.low > 0 or cell.stuck.high > 0:  # what is stuck does not drift either
+        uniform = stream.uniform(rows, lines, read=1, plane=device).astype(np.float64)
+        g_s = stuck(g_s, cell.g_min_s, cell.g_max_s, cell.stuck.low, cell.stuck.high, uniform)
     return g_s
 
 
