@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from eptsim.base.errors import InputError, choice
 from eptsim.base.streams import Stream, check_seed
 from eptsim.cards import Card
+from eptsim.crossbar.checks import (
+    check_count,
+    check_range,
+    check_reference,
+    check_vectors,
+    check_weight,
+)
 from eptsim.crossbar.engine import Plan, ReferenceColumn, run, zero_reference
-from eptsim.crossbar.mapping import program
+from eptsim.crossbar.mapping import Programmed, program
 from eptsim.crossbar.stages import (
     DIRECTIONS,
     RANGE_POLICIES,
@@ -16,10 +24,9 @@ from eptsim.crossbar.stages import (
     Position,
     line_stage,
     refuse_unsimulated,
+    smallest_range,
 )
-from eptsim.crossbar.tiles import cut
-
-DTYPES = (torch.float32, torch.float64)
+from eptsim.crossbar.tiles import cut, operand
 
 
 class Crossbar:
@@ -62,7 +69,13 @@ class Crossbar:
         range_policy: str = "per_vector",
         fused: bool | None = None,
     ) -> None:
-        _check_weight(weight)
+        check_weight(weight)
+        if not isinstance(card, Card):
+            raise InputError(
+                f"card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
+            )
+        if not isinstance(path, str):
+            raise InputError(f"path: found {path!r}, allowed: a text.")
         refuse_unsimulated(card)
         self.card = card
         self.seed = check_seed(seed)
@@ -83,7 +96,7 @@ class Crossbar:
         out_tiles = cut(out, self.card.array.columns)
         stream = Stream.of(self.seed, self.path, "program")
         done = program(weight.detach().cpu().double().numpy(), self.card, stream, out_tiles)
-        matrix = torch.from_numpy(done.weight * done.scale).to(self.device, self.dtype)
+        self._check_stored(done)
         noise: torch.Tensor | float | None = None
         if isinstance(done.noise_variance, float):
             noise = done.noise_variance
@@ -97,21 +110,29 @@ class Crossbar:
                 Stream.of(self.seed, self.path, "reference_column"),
             )
         plans = {}
+        matrices: dict[float, torch.Tensor] = {}  # both directions share one where they can
         for direction in DIRECTIONS:
             forward = direction == "forward"
             segments = cut(inner, self.card.array.rows) if forward else out_tiles
             lines = out if forward else inner
+            stage = line_stage(
+                self.card, direction, self.seed, self.path, (len(segments), lines),
+                self.dtype, self.device,
+            )
+            scale = 1.0 if stage.exact else done.scale
+            if scale not in matrices:
+                stored = done.weight * (done.scale / scale)
+                matrices[scale] = torch.from_numpy(stored).to(self.device, self.dtype)
+            matrix = matrices[scale]
             plans[direction] = Plan(
+                path=self.path,
                 forward=forward,
-                matrix=matrix.T if forward else matrix,
-                scale=done.scale,
-                variance=noise.T if forward and isinstance(noise, torch.Tensor) else noise,
+                matrix=operand(matrix.T) if forward else matrix,
+                scale=scale,
+                variance=operand(noise.T) if forward and isinstance(noise, torch.Tensor) else noise,
                 reference_column=column,
                 segments=segments,
-                stage=line_stage(
-                    self.card, direction, self.seed, self.path, (len(segments), lines),
-                    self.dtype, self.device,
-                ),
+                stage=stage,
                 stream=Stream.of(self.seed, self.path, direction, "read"),
                 fused=fused,
             )
@@ -168,16 +189,18 @@ class Crossbar:
         reference: torch.Tensor | None,
     ) -> torch.Tensor:
         plan = self._plans[direction]
-        self._check_input(direction, x, plan.matrix.shape[0])
+        name = "read: x" if direction == "forward" else "read_transpose: d"
+        check_vectors(x, name, plan.matrix.shape[0], self.shape, plan.matrix)
+        check_reference(reference, plan.stage.offset)
         held = self._range(direction, range_policy)
         flat = x.detach().reshape(-1, plan.matrix.shape[0])
         lines = plan.matrix.shape[1]
         if flat.shape[0] == 0:
             return x.new_zeros((*x.shape[:-1], lines))
         where = position or Position(0, self._next_row[direction])
+        y = run(plan, flat.contiguous(), held, where, reference)
         if position is None:
             self._next_row[direction] += flat.shape[0]
-        y = run(plan, flat.contiguous(), held, where, reference)
         return y.reshape(*x.shape[:-1], lines)
 
     def zero_reference(
@@ -189,8 +212,7 @@ class Crossbar:
         averages out over the vectors.
         """
         choice(direction, DIRECTIONS, "direction")
-        if vectors < 1:
-            raise InputError(f"vectors: found {vectors}, allowed: at least 1.")
+        vectors = check_count(vectors, "vectors")
         where = position or Position(0, self._next_row[direction])
         if position is None:
             self._next_row[direction] += vectors
@@ -198,14 +220,15 @@ class Crossbar:
 
     def weight(self) -> torch.Tensor:
         """The stored matrix (out, in) as the reads see it, device flaws included; a copy."""
-        return self._plans["transpose"].matrix.clone()
+        plan = self._plans["transpose"]
+        return plan.matrix * plan.scale
 
     def hold_range(self, direction: str, value: float | None) -> None:
         """Set the range of policy ``held`` for one direction, in the input's units (> 0)."""
         choice(direction, DIRECTIONS, "direction")
-        if value is not None and not 0 < value < float("inf"):
-            raise InputError(f"held range: found {value!r}, allowed: a finite number above 0.")
-        self._held[direction] = value
+        self._held[direction] = (
+            None if value is None else check_range(value, "held range", self.dtype)
+        )
 
     def held_range(self, direction: str) -> float | None:
         """The range that policy ``held`` uses for one direction, or None before calibration."""
@@ -227,39 +250,20 @@ class Crossbar:
             return None
         limit = self._plans[direction].stage.input_limit
         if policy == "fixed":
-            return 1.0 if limit is None else limit
+            return 1.0 if limit is None else limit  # a card's limit is above the smallest range
         held = self._held[direction]
         if held is None:
             raise InputError(
                 f"range_policy 'held': array {self.path!r} has no {direction} range yet. "
                 "Call hold_range first (an EPController calibrates its chip by itself)."
             )
+        held = max(held, smallest_range(self.dtype))
         return held if limit is None else min(held, limit)
 
-    def _check_input(self, direction: str, x: torch.Tensor, inner: int) -> None:
-        name = "read: x" if direction == "forward" else "read_transpose: d"
-        if not isinstance(x, torch.Tensor):
-            raise InputError(f"{name}: found {type(x).__name__}, allowed: torch.Tensor.")
-        if x.dim() < 1 or x.shape[-1] != inner:
+    def _check_stored(self, done: Programmed) -> None:
+        largest = float(np.abs(done.weight).max()) * done.scale
+        if not largest <= torch.finfo(self.dtype).max:
             raise InputError(
-                f"{name}: found shape {tuple(x.shape)}, allowed: (..., {inner}) for a weight of "
-                f"shape {self.shape} (out, in)."
+                f"weight: found a largest magnitude of {done.scale:g}, stored as {largest:g}, "
+                f"allowed: what {self.dtype} holds."
             )
-        if x.dtype != self.dtype or x.device != self.device:
-            raise InputError(
-                f"{name}: found {x.dtype} on {x.device}, allowed: {self.dtype} on {self.device}, "
-                "as the weight."
-            )
-
-
-def _check_weight(weight: torch.Tensor) -> None:
-    if not isinstance(weight, torch.Tensor):
-        raise InputError(f"weight: found {type(weight).__name__}, allowed: torch.Tensor.")
-    if weight.dim() != 2 or 0 in weight.shape:
-        raise InputError(
-            f"weight: found shape {tuple(weight.shape)}, allowed: a non-empty matrix (out, in)."
-        )
-    if weight.dtype not in DTYPES:
-        raise InputError(f"weight: found {weight.dtype}, allowed: torch.float32, torch.float64.")
-    if not torch.isfinite(weight).all():
-        raise InputError("weight: found NaN or infinity, allowed: finite numbers.")

@@ -10,7 +10,7 @@ import torch
 from eptsim.base.errors import InputError
 from eptsim.base.streams import Stream
 from eptsim.crossbar import kernels_cpu, kernels_torch
-from eptsim.crossbar.stages import LineStage, Position
+from eptsim.crossbar.stages import LARGEST_DRIVE, LineStage, Position, smallest_range
 from eptsim.crossbar.tiles import matmul, padded_rows
 
 
@@ -43,14 +43,19 @@ class Plan:
 
     Attributes
     ----------
+    path : str
+        Name of the array, for messages.
     matrix : (inner, lines)
-        Stored weights as this direction sees them.
+        Stored weights as this direction sees them, in units of ``scale``.
+    scale : float
+        Largest magnitude of the target matrix; 1 where the read is exact.
     variance : (inner, lines), float or None
         Read variance of each stored weight in units of the largest weight; a float if all share it.
     segments : list of slice
         Parts of the inner dimension, one per tile; partial sums are added digitally.
     """
 
+    path: str
     forward: bool
     matrix: torch.Tensor
     scale: float
@@ -75,10 +80,14 @@ def run(
     (segments, lines) is subtracted after the ADC, in normalised units.
     """
     if plan.stage.exact:  # its zero reference is zero
-        return _exact(plan, x)
-    return _run_fused(plan, x, held, position, reference) if plan.fused else _run_torch(
-        plan, x, held, position, reference
-    )
+        y = _exact(plan, x)
+    elif plan.fused:
+        y = _run_fused(plan, x, held, position, reference)
+    else:
+        y = _run_torch(plan, x, held, position, reference)
+    if not _finite(y):
+        _refuse(plan, f"found a result beyond {y.dtype}, allowed: smaller weights or inputs.")
+    return y
 
 
 def zero_reference(plan: Plan, rows: int, position: Position) -> torch.Tensor:
@@ -106,8 +115,8 @@ def zero_reference(plan: Plan, rows: int, position: Position) -> torch.Tensor:
 
 
 def _exact(plan: Plan, x: torch.Tensor) -> torch.Tensor:
-    if not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
-        _refuse_nonfinite(plan)
+    if not _finite(x):
+        _refuse_input(plan, 1)
     rows = x.shape[0]
     if rows < padded_rows(rows):
         padded = x.new_zeros((padded_rows(rows), x.shape[1]))
@@ -116,9 +125,25 @@ def _exact(plan: Plan, x: torch.Tensor) -> torch.Tensor:
     return matmul(x, plan.matrix)
 
 
-def _refuse_nonfinite(plan: Plan) -> None:
+def _finite(x: torch.Tensor) -> bool:
+    # the sum is cheaper, but finite numbers may overflow it
+    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
+
+
+def _refuse(plan: Plan, what: str) -> None:
     name = "read" if plan.forward else "read_transpose"
-    raise InputError(f"{name}: found NaN or infinity in the input, allowed: finite numbers.")
+    raise InputError(f"{name} of array {plan.path!r}: {what}")
+
+
+def _refuse_input(plan: Plan, flaw: int) -> None:
+    """Raise for a ``flaw`` as :func:`kernels_cpu.drive` numbers them."""
+    if flaw == 1:
+        _refuse(plan, "found NaN or infinity in the input, allowed: finite numbers.")
+    _refuse(
+        plan,
+        f"found an input more than {LARGEST_DRIVE:g} times the range, allowed: smaller inputs, "
+        "or a wider range.",
+    )
 
 
 def _run_fused(
@@ -134,15 +159,18 @@ def _run_fused(
     scale = x.new_empty(rows)
     limited = stage.input_limit is not None
     constants = np.array(
-        [held or 0.0, stage.input_limit or 0.0, stage.dac_steps or 1, 0.0, 1.0],
+        [
+            held or 0.0, stage.input_limit or 0.0, stage.dac_steps or 1, 0.0, 1.0,
+            smallest_range(x.dtype), LARGEST_DRIVE,
+        ],
         dtype=scale.numpy().dtype,
     )
-    finite = kernels_cpu.drive(
+    flaw = kernels_cpu.drive(
         x.numpy(), u.numpy(), scale.numpy(), held is None, stage.dac_steps is not None, limited,
         constants,
     )
-    if not finite:
-        _refuse_nonfinite(plan)
+    if flaw:
+        _refuse_input(plan, flaw)
     out = x.new_empty((rows, lines))
     current = x.new_empty((u.shape[0], lines))
     last = len(plan.segments) - 1
@@ -178,8 +206,7 @@ def _sense(
     weight_scale = 1.0 if normalised else plan.scale
     constants = np.array(
         [
-            1.0 / plan.scale, stage.line_sigma**2, stage.full_scale, stage.adc_steps or 1,
-            weight_scale, 1.0,
+            stage.line_sigma**2, stage.full_scale, stage.adc_steps or 1, weight_scale, 1.0,
         ],
         dtype=empty.numpy().dtype,
     )
@@ -252,7 +279,7 @@ def _add_shared_noise(
             rows, len(column.out_tiles), first_row=position.row, read=position.read, plane=index,
             device=u.device,
         )
-    shared = variance.sqrt() * draws.to(u.dtype) * plan.scale
+    shared = variance.sqrt() * draws.to(u.dtype)
     for tile, lines in enumerate(column.out_tiles):
         current[:rows, lines] += shared[:, tile : tile + 1]
 
@@ -264,10 +291,12 @@ def _run_torch(
     position: Position,
     reference: torch.Tensor | None,
 ) -> torch.Tensor:
-    if not torch.isfinite(x).all():
-        _refuse_nonfinite(plan)
+    if not _finite(x):
+        _refuse_input(plan, 1)
     rows = x.shape[0]
     u, scale = kernels_torch.drive(x, plan.stage, held)
+    if plan.stage.dac_steps is None and bool((u.abs() > LARGEST_DRIVE).any()):
+        _refuse_input(plan, 2)
     total = x.new_zeros((rows, plan.matrix.shape[1]))
     for index, part in enumerate(plan.segments):
         current = matmul(_padded(u[:, part]), plan.matrix[part])
@@ -277,7 +306,6 @@ def _run_torch(
         if row is not None:
             variance = row[:, None] if full is None else full + row[:, None]
         total += kernels_torch.sense(
-            current[:rows] / plan.scale, plan.stage, index, variance, reference, plan.stream,
-            position,
+            current[:rows], plan.stage, index, variance, reference, plan.stream, position
         )
     return total * (scale * plan.scale)[:, None]

@@ -22,52 +22,47 @@ U32 = np.uint32
 def drive(x, u, scale, per_vector, quantised, limited, c):  # type: ignore[no-untyped-def]
     """Drive values ``u`` (rows, in) and range ``scale`` (rows,) for inputs ``x`` (rows, in).
 
-    ``c``: held or fixed range, largest input (where ``limited``), DAC steps per polarity.
-    Returns False if an input is not finite.
+    ``c``: held or fixed range, largest input (where ``limited``; no range is above it), DAC steps
+    per polarity, 0, 1, smallest range, largest drive. Returns 0, or 1 where an input is not
+    finite, or 2 where one is beyond the largest drive.
     """
     rows, lines = x.shape
     chunks = (rows + CHUNK - 1) // CHUNK
-    good = np.ones(chunks, np.bool_)
+    bad = np.zeros(chunks, np.int64)
     zero, one = c[3], c[4]
     for chunk in nb.prange(chunks):
         for n in range(chunk * CHUNK, min(rows, chunk * CHUNK + CHUNK)):
             top = zero
             total = zero
             for k in range(lines):
-                value = abs(x[n, k])
-                top = max(top, value)
-                total += value
-            if not np.isfinite(total):
-                good[chunk] = False
+                top = max(top, abs(x[n, k]))
+                total += x[n, k] * zero  # NaN where x is NaN or infinite, else 0
+            if total != zero:
+                bad[chunk] = 1
             r = c[0]
             if per_vector:
-                r = top
+                r = top if top > zero else one
                 if limited:
                     r = min(r, c[1])
-                if r == zero:
-                    r = one
+                r = max(r, c[5])
             scale[n] = r
             if quantised:
                 steps = c[2]
                 up = steps / r
                 down = one / steps
-                edge = steps
-                if limited:
-                    edge = min(edge, np.rint(c[1] * up))
                 for k in range(lines):
-                    u[n, k] = min(max(np.rint(x[n, k] * up), -edge), edge) * down
+                    u[n, k] = min(max(np.rint(x[n, k] * up), -steps), steps) * down
             else:
                 up = one / r
                 if limited:
-                    edge = c[1] * up
-                    for k in range(lines):
-                        u[n, k] = min(max(x[n, k] * up, -edge), edge)
-                else:
-                    for k in range(lines):
-                        u[n, k] = x[n, k] * up
+                    top = min(top, c[1])
+                if top * up > c[6] and bad[chunk] == 0:
+                    bad[chunk] = 2
+                for k in range(lines):
+                    u[n, k] = min(max(x[n, k], -top), top) * up
     for n in range(rows, u.shape[0]):
         u[n, :] = zero
-    return good.all()
+    return bad.max()
 
 
 @nb.njit(error_model="numpy", parallel=True, cache=True)
@@ -78,15 +73,16 @@ def sense(  # type: ignore[no-untyped-def]
     """Turn the currents ``p`` (rows, out) of one tile segment into digital values added to ``out``.
 
     ``variance`` (rows, out) and ``row_variance`` (rows,) are read variances, either of which may
-    be empty; ``gain``, ``offset``, ``reference`` (out,) belong to the lines. ``c``: current to
-    normalised units, variance of the line noise, full scale, ADC steps per polarity, weight scale.
+    be empty; ``gain``, ``offset``, ``reference`` (out,) belong to the lines. ``c``: variance of
+    the line noise, full scale, ADC steps per polarity, weight scale, 1.
     """
     rows, lines = out.shape
     blocks = (lines + 3) // 4
     per_line = variance.shape[0] > 0
     per_row = row_variance.shape[0] > 0
-    up = c[3] / c[2]
-    down = c[2] / c[3]
+    full, steps = c[1], c[2]
+    up = steps / full
+    down = full / steps
     for chunk in nb.prange((rows + CHUNK - 1) // CHUNK):
         words = np.empty((4, blocks), np.uint32)
         radius = np.empty(blocks, np.float32)
@@ -94,10 +90,10 @@ def sense(  # type: ignore[no-untyped-def]
         v = np.empty(lines, out.dtype)
         for n in range(chunk * CHUNK, min(rows, chunk * CHUNK + CHUNK)):
             for j in range(lines):
-                v[j] = p[n, j] * c[0]
+                v[j] = p[n, j]
             if noisy:
                 fill_normals(words, radius, normals, U32(first_row + n), read, plane, key0, key1)
-                common = c[1]
+                common = c[0]
                 if per_row:
                     common += row_variance[n]
                 if per_line:
@@ -111,17 +107,17 @@ def sense(  # type: ignore[no-untyped-def]
                 v[j] = v[j] * gain[j] + offset[j]
             if quantised:
                 for j in range(lines):
-                    v[j] = min(max(np.rint(v[j] * up), -c[3]), c[3]) * down
+                    v[j] = min(max(np.rint(v[j] * up), -steps), steps) * down
             elif railed:
                 for j in range(lines):
-                    v[j] = min(max(v[j], -c[2]), c[2])
+                    v[j] = min(max(v[j], -full), full)
             for j in range(lines):
                 v[j] -= reference[j]
             if not first:
                 for j in range(lines):
                     v[j] += out[n, j]
-            s = c[5]
+            s = c[4]
             if last:
-                s = scale[n] * c[4]
+                s = scale[n] * c[3]
             for j in range(lines):
                 out[n, j] = v[j] * s

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from eptsim.base.streams import Stream
-from eptsim.crossbar.stages import LineStage, Position
+from eptsim.crossbar.stages import LineStage, Position, smallest_range
 
 
 def drive(
@@ -20,23 +20,17 @@ def drive(
     """
     if held is None:
         scale = x.abs().amax(dim=1)
-        if stage.input_limit is not None:
-            scale = scale.clamp(max=stage.input_limit)
         scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+        scale = scale.clamp(min=smallest_range(x.dtype), max=stage.input_limit)
     else:
         scale = torch.full((x.shape[0],), held, dtype=x.dtype, device=x.device)
-    limit = None if stage.input_limit is None else stage.input_limit / scale[:, None]
-    if stage.dac_steps is not None:
+    if stage.dac_steps is not None:  # no range is above the limit
         steps = float(stage.dac_steps)
-        edge = torch.full_like(scale, steps)[:, None]
-        if limit is not None:
-            edge = torch.minimum(edge, torch.round(limit * steps))
-        codes = torch.round(x * (steps / scale)[:, None])
-        return torch.maximum(torch.minimum(codes, edge), -edge) * (1.0 / steps), scale
-    u = x * (1.0 / scale)[:, None]
-    if limit is not None:
-        u = torch.maximum(torch.minimum(u, limit), -limit)
-    return u, scale
+        codes = torch.round(x * (steps / scale)[:, None]).clamp(-steps, steps)
+        return codes * (1.0 / steps), scale
+    if stage.input_limit is not None:
+        x = x.clamp(-stage.input_limit, stage.input_limit)
+    return x * (1.0 / scale)[:, None], scale
 
 
 def sense(

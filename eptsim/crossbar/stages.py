@@ -16,6 +16,20 @@ DIRECTIONS = ("forward", "transpose")
 RANGE_POLICIES = ("fixed", "per_vector", "held")
 
 
+#: Smallest ADC full scale, so that the variance of its noise is a normal float32.
+SMALLEST_OUTPUT_RANGE = 1e-12
+#: Largest input over the range of an ideal DAC without limits: its square is a normal float32.
+LARGEST_DRIVE = 1e15
+
+
+def smallest_range(dtype: torch.dtype) -> float:
+    """Smallest range of an input converter: the codes of 24 bits over it do not overflow.
+
+    Vectors with a smaller maximum are driven at this range (4e-31 in float32).
+    """
+    return float(torch.finfo(dtype).tiny) * 2.0**25
+
+
 @dataclass(frozen=True)
 class Position:
     """Where a read stands in the random streams: its number and its first vector's row."""
@@ -84,6 +98,10 @@ def line_stage(
     """Draw the frozen lines of ``direction``; ``shape`` is (segments, lines)."""
     entry = card.direction(choice(direction, DIRECTIONS, "direction"))
     full = DEFAULT_OUTPUT_RANGE if entry.output_range is None else entry.output_range
+    _refuse_below(card, f"{direction}.output_range", full, SMALLEST_OUTPUT_RANGE)
+    if entry.input_range is not None:
+        least = smallest_range(dtype)
+        _refuse_below(card, f"{direction}.input_range", entry.input_range, least)
     segments, lines = shape
 
     def spread(what: str, sigma: float) -> torch.Tensor:
@@ -113,6 +131,14 @@ def line_stage(
         cell_noise=cell_noise,
         exact=exact,
     )
+
+
+def _refuse_below(card: Card, key: str, value: float, least: float) -> None:
+    if value < least:
+        raise CardError(
+            f"card {card.name!r}: {key}: found {value:g}, allowed: at least {least:.2g}, so that "
+            "the arithmetic does not overflow."
+        )
 
 
 def refuse_unsimulated(card: Card) -> None:

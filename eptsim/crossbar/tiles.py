@@ -8,6 +8,8 @@ import torch
 #: longer than this over threads. Padding and chunking keep a row's bits independent of the batch.
 MIN_ROWS = 16
 MAX_INNER = 512
+#: A single line goes to a matrix-vector kernel, whose order depends on the number of rows.
+MIN_LINES = 2
 
 
 def cut(length: int, tile: int | None) -> list[slice]:
@@ -21,9 +23,22 @@ def padded_rows(rows: int) -> int:
     return max(rows, MIN_ROWS)
 
 
+def operand(w: torch.Tensor) -> torch.Tensor:
+    """``w`` (inner, out) in the memory layout that :func:`matmul` wants.
+
+    MKL's float64 kernel for a transposed operand orders its sums by rows and threads. Its float32
+    kernel does not, so there a view, which costs no memory, does.
+    """
+    return w.contiguous() if w.dtype == torch.float64 else w
+
+
 def matmul(u: torch.Tensor, w: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """``u`` (rows, inner) times ``w`` (inner, out), the inner sum in fixed chunks."""
     inner = u.shape[1]
+    if w.shape[1] < MIN_LINES:
+        both = matmul(u, torch.cat([w, w], dim=1))
+        result = both[:, :1].contiguous()
+        return result if out is None else out.copy_(result)
     result = torch.mm(u[:, :MAX_INNER], w[:MAX_INNER], out=out)
     for start in range(MAX_INNER, inner, MAX_INNER):
         stop = start + MAX_INNER

@@ -1,0 +1,85 @@
+"""What the arguments of a crossbar have to be: each check raises InputError or returns."""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+
+from eptsim.base.errors import InputError
+
+DTYPES = (torch.float32, torch.float64)
+DEVICES = ("cpu", "cuda")
+
+
+def check_weight(weight: object) -> None:
+    """Refuse a weight that is not a finite, non-empty matrix of float32 or float64."""
+    if not isinstance(weight, torch.Tensor):
+        raise InputError(f"weight: found {type(weight).__name__}, allowed: torch.Tensor.")
+    if weight.layout != torch.strided or weight.device.type not in DEVICES:
+        raise InputError(
+            f"weight: found {weight.layout} on {weight.device}, allowed: torch.strided on "
+            f"{' or '.join(DEVICES)}."
+        )
+    if weight.dim() != 2 or 0 in weight.shape:
+        raise InputError(
+            f"weight: found shape {tuple(weight.shape)}, allowed: a non-empty matrix (out, in)."
+        )
+    if weight.dtype not in DTYPES:
+        raise InputError(f"weight: found {weight.dtype}, allowed: torch.float32, torch.float64.")
+    if not torch.isfinite(weight).all():
+        raise InputError("weight: found NaN or infinity, allowed: finite numbers.")
+
+
+def check_vectors(
+    x: object, name: str, inner: int, shape: tuple[int, int], like: torch.Tensor
+) -> None:
+    """Refuse vectors ``x`` that are not (..., inner) with dtype and device of ``like``.
+
+    ``shape`` (out, in) is the weight's, for the message.
+    """
+    if not isinstance(x, torch.Tensor):
+        raise InputError(f"{name}: found {type(x).__name__}, allowed: torch.Tensor.")
+    if x.dim() < 1 or x.shape[-1] != inner:
+        raise InputError(
+            f"{name}: found shape {tuple(x.shape)}, allowed: (..., {inner}) for a weight of "
+            f"shape {shape} (out, in)."
+        )
+    if x.dtype != like.dtype or x.device != like.device or x.layout != like.layout:
+        raise InputError(
+            f"{name}: found {x.dtype}, {x.layout} on {x.device}, allowed: {like.dtype}, "
+            f"{like.layout} on {like.device}, as the weight."
+        )
+
+
+def check_reference(reference: object, like: torch.Tensor) -> None:
+    """Refuse a zero reference that does not look ``like`` a direction's offsets; None may pass."""
+    if reference is None:
+        return
+    if not isinstance(reference, torch.Tensor):
+        raise InputError(
+            f"reference: found {type(reference).__name__}, allowed: torch.Tensor or None."
+        )
+    found = (reference.shape, reference.dtype, reference.device)
+    if found != (like.shape, like.dtype, like.device):
+        raise InputError(
+            f"reference: found {tuple(reference.shape)}, {reference.dtype} on {reference.device}, "
+            f"allowed: {tuple(like.shape)} (segments, lines), {like.dtype} on {like.device}, as "
+            "zero_reference returns it."
+        )
+
+
+def check_count(value: object, name: str) -> int:
+    """``value`` if it is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < 1:
+        raise InputError(f"{name}: found {value!r}, allowed: an integer, at least 1.")
+    return int(value)
+
+
+def check_range(value: object, name: str, dtype: torch.dtype) -> float:
+    """``value`` if it is a number above 0 that ``dtype`` holds."""
+    number = not isinstance(value, bool) and isinstance(value, numbers.Real)
+    found = float(value) if number else 0.0  # type: ignore[arg-type]
+    if not 0.0 < found <= torch.finfo(dtype).max:
+        raise InputError(f"{name}: found {value!r}, allowed: a number above 0 within {dtype}.")
+    return found
