@@ -7,7 +7,7 @@ taken in turn in one process; peak memory is that of a process of its own for ea
 from __future__ import annotations
 
 import argparse
-import resource
+import re
 import subprocess
 import sys
 import tempfile
@@ -61,6 +61,17 @@ def digital(folder: Path) -> Callable[[], object]:
     return step
 
 
+def resident_peak() -> float:
+    """Peak resident memory of this process since it was started, MiB (Linux).
+
+    Not getrusage: its maximum is inherited from the process that started this one.
+    """
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    if found is None:
+        raise SystemExit("peak memory needs /proc/self/status")
+    return int(found[1]) / 1024
+
+
 def peak(which: str, folder: Path) -> float:
     """Peak resident memory, MiB, of a process that does ``which`` twice."""
     command = [sys.executable, __file__, "--peak", which, "--folder", str(folder)]
@@ -82,18 +93,18 @@ def main() -> None:
             run = (analog if arguments.peak == "analog" else digital)(arguments.folder)
             run()
             run()
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(resident_peak())
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         eptsim.Olmo2(eptsim.Olmo2Shape.paper(4096), seed=0).save_pretrained(folder)
-        a, b, ratio = interleaved(analog(folder), digital(folder), repeats=5, warmup=1)
         memory = {which: peak(which, folder) for which in ("nothing", "analog", "digital")}
+        a, b, ratio = interleaved(analog(folder), digital(folder), repeats=3, warmup=1)
     write_section(
         "One EP gradient of the 42.75M model against backpropagation",
         f"`python benchmarks/bench_gradient.py`: one-sided, two sweeps, noisy card (8-bit DAC, "
         f"9-bit ADC, line noise, offset, 512 x 512 tiles), {BATCH} x {LENGTH} tokens, float32; "
-        f"transformers' Olmo2ForCausalLM with sdpa attention. Median of 5 in turn; peak resident "
+        f"transformers' Olmo2ForCausalLM with sdpa attention. Median of 3 in turn; peak resident "
         f"memory of a process of its own ({memory['nothing']:.0f} MiB of it imports).\n\n"
         f"{machine()}\n\n"
         "| | EP on the chip | backpropagation | ratio |\n|---|---|---|---|\n"

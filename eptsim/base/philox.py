@@ -101,17 +101,21 @@ def _turn(words, radius, first, second):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(error_model="numpy", nogil=True, cache=True)
-def fill_normals(words, radius, normals, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    """Fill ``normals`` (4 n,) float32 with standard normals (Box-Muller) of one row of counters.
+def fill_rows(normals, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """Fill ``normals`` (rows, 4 n) float32 with standard normals (Box-Muller).
 
-    ``words`` (4, n) uint32 and ``radius`` (n,) float32 are scratch.
+    Row r holds those of the counters (0..n-1, first_row + r, c2, c3).
     """
-    n = words.shape[1]
-    fill_words(words, c1, c2, c3, k0, k1)
-    _radius(words[0], radius)
-    _turn(words[1], radius, normals[:n], normals[n : 2 * n])
-    _radius(words[2], radius)
-    _turn(words[3], radius, normals[2 * n : 3 * n], normals[3 * n :])
+    rows, n = normals.shape[0], normals.shape[1] // 4
+    words = np.empty((4, n), np.uint32)
+    radius = np.empty(n, np.float32)
+    for r in range(rows):
+        fill_words(words, U32(first_row + r), c2, c3, k0, k1)
+        row = normals[r]
+        _radius(words[0], radius)
+        _turn(words[1], radius, row[:n], row[n : 2 * n])
+        _radius(words[2], radius)
+        _turn(words[3], radius, row[2 * n : 3 * n], row[3 * n :])
 
 
 @nb.njit(error_model="numpy", parallel=True, cache=True)
@@ -120,13 +124,13 @@ def normal_rows(out, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     rows, lines = out.shape
     n = (lines + 3) // 4
     for chunk in nb.prange((rows + 15) // 16):
-        words = np.empty((4, n), np.uint32)
-        radius = np.empty(n, np.float32)
-        normals = np.empty(4 * n, np.float32)
-        for r in range(chunk * 16, min(rows, chunk * 16 + 16)):
-            fill_normals(words, radius, normals, U32(first_row + r), c2, c3, k0, k1)
+        start = chunk * 16
+        stop = min(rows, start + 16)
+        normals = np.empty((stop - start, 4 * n), np.float32)
+        fill_rows(normals, first_row + start, c2, c3, k0, k1)
+        for r in range(start, stop):
             for j in range(lines):
-                out[r, j] = normals[j]
+                out[r, j] = normals[r - start, j]
 
 
 @nb.njit(error_model="numpy", parallel=True, cache=True)

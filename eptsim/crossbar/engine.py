@@ -14,6 +14,13 @@ from eptsim.crossbar.stages import LARGEST_DRIVE, LineStage, Position, smallest_
 from eptsim.crossbar.tiles import matmul, padded_rows
 
 
+#: By dtype: the integer of the same width, all its bits but the sign, and infinity's bits.
+_BITS = {
+    torch.float32: (np.int32, 2**31 - 1, 0xFF << 23),
+    torch.float64: (np.int64, 2**63 - 1, 0x7FF << 52),
+}
+
+
 @dataclass(frozen=True)
 class ReferenceColumn:
     """Read noise of the reference columns of one array, seen from one direction.
@@ -115,14 +122,14 @@ def zero_reference(plan: Plan, rows: int, position: Position) -> torch.Tensor:
 
 
 def _exact(plan: Plan, x: torch.Tensor) -> torch.Tensor:
-    if not _finite(x):
-        _refuse_input(plan, 1)
     rows = x.shape[0]
-    if rows < padded_rows(rows):
-        padded = x.new_zeros((padded_rows(rows), x.shape[1]))
-        padded[:rows] = x
-        return matmul(padded, plan.matrix)[:rows].contiguous()
-    return matmul(x, plan.matrix)
+    y = matmul(_padded(x), plan.matrix)
+    if y.shape[0] > rows:
+        y = y[:rows].contiguous()
+    # whatever is not finite in x is not finite in y either: look at the smaller one first
+    if not _finite(y if y.numel() < x.numel() else x) and not _finite(x):
+        _refuse_input(plan, 1)
+    return y
 
 
 def _finite(x: torch.Tensor) -> bool:
@@ -165,9 +172,10 @@ def _run_fused(
         ],
         dtype=scale.numpy().dtype,
     )
+    values, (integer, sign, infinity) = x.numpy(), _BITS[x.dtype]
     flaw = kernels_cpu.drive(
-        x.numpy(), u.numpy(), scale.numpy(), held is None, stage.dac_steps is not None, limited,
-        constants,
+        values, values.view(integer), u.numpy(), scale.numpy(), held is None,
+        stage.dac_steps is not None, limited, constants, np.array([sign, infinity], integer),
     )
     if flaw:
         _refuse_input(plan, flaw)
