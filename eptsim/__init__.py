@@ -7,11 +7,13 @@ if TYPE_CHECKING:
     from eptsim.cards import Card, list_cards, load_card
     from eptsim.chip import Chip
     from eptsim.crossbar.crossbar import Crossbar
+    from eptsim.crossbar.wires import effective_conductance
     from eptsim.ep.compare import Comparison, compare
     from eptsim.ep.controller import EPController
     from eptsim.ep.gradient import Gradient, backprop_gradient
     from eptsim.olmo2.model import Olmo2
     from eptsim.olmo2.shape import Olmo2Shape
+    from eptsim.results.views import open_results
 
 __all__ = [
     "Card",
@@ -24,8 +26,10 @@ __all__ = [
     "Olmo2Shape",
     "backprop_gradient",
     "compare",
+    "effective_conductance",
     "list_cards",
     "load_card",
+    "open_results",
 ]
 __version__ = "0.1.0"
 
@@ -41,8 +45,10 @@ _HOMES = {
     "Olmo2Shape": "eptsim.olmo2.shape",
     "backprop_gradient": "eptsim.ep.gradient",
     "compare": "eptsim.ep.compare",
+    "effective_conductance": "eptsim.crossbar.wires",
     "list_cards": "eptsim.cards",
     "load_card": "eptsim.cards",
+    "open_results": "eptsim.results.views",
 }
 
 
