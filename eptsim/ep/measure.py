@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from eptsim.chip import Chip, Pass
 from eptsim.digital.loss import cross_entropy_sum
+from eptsim.digital.norms import rms_norm
 from eptsim.ep.state import State
 from eptsim.ep.vjp import block_vjp
 from eptsim.olmo2.block import GAINS, MATRICES
@@ -76,11 +78,15 @@ class Accumulator:
     def head(self, z: Tensor, targets: Tensor, factor: float) -> float:
         """Add ``factor`` dCE/dtheta of final norm and readout at ``z``; return CE over tokens."""
         names = ("model.norm.weight", "lm_head.weight")
-        parameters = [self._model.get_parameter(name) for name in names]
+        # leaves of our own: the model's parameters may be frozen
+        leaves = [
+            self._model.get_parameter(name).detach().requires_grad_(factor != 0) for name in names
+        ]
         with torch.enable_grad():
-            loss = cross_entropy_sum(self._model.readout(z.detach()), targets)
+            normed = rms_norm(z.detach(), leaves[0], self._model.shape.rms_norm_eps)
+            loss = cross_entropy_sum(linear(normed, leaves[1]), targets)
         if factor != 0:
-            gradients = torch.autograd.grad(loss, parameters)
+            gradients = torch.autograd.grad(loss, leaves)
             for name, gradient in zip(names, gradients, strict=True):
                 self.grads[name].add_(gradient, alpha=factor)
         return float(loss.detach())
