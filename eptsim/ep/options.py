@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 
 import torch
 
@@ -13,6 +15,8 @@ from eptsim.crossbar.stages import RANGE_POLICIES
 MEASUREMENTS = ("one_sided", "centred", "frozen", "predictive_coding")
 REFERENCES = ("none", "weight", "node", "line", "line+weight", "line+node")
 DEFAULT_BETA = 0.01
+#: Magnitudes of beta within which the squared mismatches, and 1/beta, stay finite in float32.
+SMALLEST_BETA, LARGEST_BETA = 1e-12, 1e4
 #: Predictive coding as usually run clamps the target hard.
 PREDICTIVE_CODING_BETA = 1.0
 #: Relative residual at which a phase is settled, by dtype.
@@ -67,7 +71,12 @@ class Options:
         if tolerance is None:
             tolerance = HARD_TOLERANCE if hard else DEFAULT_TOLERANCE[dtype]
         return cls(
-            _real(beta, "beta", "a finite number other than 0", lambda b: b != 0),
+            _real(
+                beta,
+                "beta",
+                f"a number of magnitude {SMALLEST_BETA:g} to {LARGEST_BETA:g}",
+                lambda b: SMALLEST_BETA <= abs(b) <= LARGEST_BETA,
+            ),
             measurement,
             _reference(reference),
             choice(range_policy, RANGE_POLICIES, "range_policy"),
@@ -80,8 +89,8 @@ class Options:
         )
 
     def as_settings(self) -> dict[str, object]:
-        """Plain values for results and hashes."""
-        return asdict(self)
+        """Plain finite values for results and hashes; as arguments they mean the same again."""
+        return {**asdict(self), "tolerance": self.tolerance if self.sweeps is None else None}
 
 
 def _in_unit(value: float) -> bool:
@@ -96,18 +105,14 @@ def _reference(reference: object) -> str:
     return choice(reference, REFERENCES, "reference")
 
 
-def _real(value: object, name: str, allowed: str, test: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or not (callable(test) and test(float(value)))
-    ):
+def _real(value: object, name: str, allowed: str, test: Callable[[float], bool]) -> float:
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not (math.isfinite(number) and test(number)):
         raise InputError(f"{name}: found {value!r}, allowed: {allowed}.")
-    return float(value)
+    return number
 
 
 def _count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InputError(f"{name}: found {value!r}, allowed: an integer of 1 or more.")
-    return value
+    return int(value)
