@@ -13,7 +13,6 @@ from eptsim.crossbar import kernels_cpu, kernels_torch
 from eptsim.crossbar.stages import LARGEST_DRIVE, LineStage, Position, smallest_range
 from eptsim.crossbar.tiles import matmul, padded_rows
 
-
 #: By dtype: the integer of the same width, all its bits but the sign, and infinity's bits.
 _BITS = {
     torch.float32: (np.int32, 2**31 - 1, 0xFF << 23),

@@ -79,7 +79,7 @@ def effective_conductance(
 
 def _columns(g: Tensor, r_word_ohm: float, r_bit_ohm: float) -> Tensor:
     """``effective_conductance`` of tiles (tiles, rows, columns)."""
-    tiles, rows, columns = g.shape
+    rows, columns = g.shape[-2:]
     result = torch.empty_like(g)
     unit = torch.eye(rows, dtype=g.dtype, device=g.device)
     below = 2.0 * unit  # (2 I - P_{j+1}), with I where there is no further column
