@@ -15,6 +15,7 @@ import typer
 
 from eptsim.base.errors import EptsimError, SettleError
 from eptsim.cli.cards import app as cards
+from eptsim.cli.demo import demo
 from eptsim.cli.doctor import doctor
 from eptsim.cli.output import show_error
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(cards, name="cards")
+app.command("demo")(demo)
 app.command("doctor")(doctor)
 
 

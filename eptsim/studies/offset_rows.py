@@ -57,11 +57,11 @@ def refused_row(error: SettleError, blocks: int) -> Row:
     """Row of a measurement without a gradient."""
     records = [phase for phase in error.phases if isinstance(phase, PhaseRecord)]
     last = records[-1] if records else None
+    reason, sweeps = (str(error), 0) if last is None else (last.describe(), last.sweeps)
     nan = math.nan
     return Row(
-        REFUSED, str(error) if last is None else last.describe(), 0 if last is None else last.sweeps,
-        nan, nan, (nan, nan, nan, nan), (nan, nan), np.full((blocks, 2), nan),
-        np.full((blocks, len(ARRAY_NAMES), 2), nan),
+        REFUSED, reason, sweeps, nan, nan, (nan, nan, nan, nan), (nan, nan),
+        np.full((blocks, 2), nan), np.full((blocks, len(ARRAY_NAMES), 2), nan),
     )
 
 
@@ -74,9 +74,9 @@ def _pairs(against: Comparison, scope: str) -> np.ndarray[tuple[int, ...], np.dt
 
 
 def variables(
-    rows: Sequence[Row], amplitudes: Sequence[float], backprop_loss: float
+    rows: Sequence[Row], amplitudes: Sequence[float], backprop_loss: float, card_offset: float
 ) -> tuple[dict[str, Variable], dict[str, Variable]]:
-    """Arrays and coordinates of one task, for :func:`eptsim.results.store.write_result`."""
+    """Arrays and coordinates of one task, for ``write_result``."""
     along = ("amplitude",)
     total = np.array([row.total for row in rows])
     free = np.array([row.offset_free for row in rows])
@@ -116,8 +116,9 @@ def variables(
             np.array([row.reason for row in rows]), along, "1", "why it was refused"
         ),
         "backprop_loss": Variable(
-            np.float64(backprop_loss), (), "nat", "mean cross-entropy of the digital model"
+            np.array(backprop_loss), (), "nat", "mean cross-entropy of the digital model"
         ),
+        "card_offset": Variable(np.array(card_offset), (), "1", "the card's own amplitude"),
     }
     coords = {
         "amplitude": Variable(

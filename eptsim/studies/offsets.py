@@ -41,20 +41,19 @@ class Method:
     beta: float | None = None
 
 
-ONE_SIDED = tuple(Method("one_sided", reference) for reference in ("none", "weight", "node", "line"))
-CENTRED = tuple(Method("centred", reference) for reference in ("none", "line"))
+ONE_SIDED = tuple(Method("one_sided", place) for place in ("none", "weight", "node", "line"))
+CENTRED = tuple(Method("centred", place) for place in ("none", "line"))
 PREDICTIVE_CODING = Method("predictive_coding", "none")
-PER_VECTOR = tuple(Method("one_sided", reference, "per_vector") for reference in ("weight", "line"))
+PER_VECTOR = Method("one_sided", "weight", "per_vector")
 
 Plan = tuple[tuple[str, tuple[Method, ...], tuple[float, ...]], ...]
 """For each place where an offset enters: the methods and the amplitudes there."""
 
 DEFAULT_PLAN: Plan = (
-    ("transpose", (*ONE_SIDED, *PER_VECTOR, *CENTRED, PREDICTIVE_CODING),
+    ("transpose", (*ONE_SIDED, PER_VECTOR, *CENTRED, PREDICTIVE_CODING),
      (0.0, 0.002, 0.005, 0.02, 0.05)),
-    ("node", (*ONE_SIDED, Method("one_sided", "line+weight"), PREDICTIVE_CODING),
-     (0.0, 0.002, 0.02)),
-    ("forward", (*ONE_SIDED, PREDICTIVE_CODING), (0.0, 0.002, 0.02)),
+    ("node", ONE_SIDED, (0.0, 2e-5, 2e-4, 2e-3)),
+    ("forward", ONE_SIDED, (0.0, 0.002, 0.02)),
 )
 
 
@@ -186,16 +185,17 @@ def run_offsets(
     for task in tasks:
         if not fresh and is_done(folder, settings[task]):
             done += len(task.amplitudes)
-            yield OffsetProgress(done, total, task, result_path(folder, settings[task]), True)
+            found = result_path(folder, settings[task])
+            yield OffsetProgress(done, total, task, found, resumed=True)
             continue
         rows: list[Row] = []
         for amplitude in task.amplitudes:
             rows.append(bare.row(task) if amplitude == 0 else _row(bare, task, amplitude))
             done += 1
             if len(rows) < len(task.amplitudes):
-                yield OffsetProgress(done, total, task, None, False)
+                yield OffsetProgress(done, total, task, None, resumed=False)
         path = _write(folder, settings[task], task, rows, bench)
-        yield OffsetProgress(done, total, task, path, False)
+        yield OffsetProgress(done, total, task, path, resumed=False)
 
 
 class _Bare:
@@ -256,7 +256,10 @@ def _write(
     rows: list[Row],
     bench: Bench,
 ) -> Path:
-    arrays, coords = variables(rows, task.amplitudes, bench.exact.loss)
+    own = bench.card.get(ENTRIES[task.entry])
+    arrays, coords = variables(
+        rows, task.amplitudes, bench.exact.loss, float(own) if isinstance(own, float) else 0.0
+    )
     return write_result(
         folder, settings, arrays, coords, {"title": "eptsim offset study"},
         seed=task.seed, card_text=bench.card.text(),

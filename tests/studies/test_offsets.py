@@ -132,6 +132,6 @@ def test_bad_settings_are_refused(plan, seeds, match):
 
 def test_a_bad_method_is_refused_before_anything_runs(bench, tmp_path):
     study = OffsetStudy((("node", (NONE, Method("one_sided", "lines")), (0.1,)),), (0,))
-    with pytest.raises(InputError, match="reference.*line"):
+    with pytest.raises(InputError, match=r"reference.*line"):
         next(run_offsets(study, bench, tmp_path))
     assert not list(tmp_path.iterdir())
