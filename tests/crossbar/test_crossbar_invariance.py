@@ -51,7 +51,7 @@ def random_array(data, flawed):
     return w, card, generator
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_any_split_of_a_batch_gives_the_same_bits(flawed, data):
     w, card, generator = random_array(data, flawed)
