@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numbers
-
+import numpy as np
 import torch
 
 from eptsim.base.errors import InputError
+from eptsim.cards.check import show
 
 DTYPES = (torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda")
+MOST = 2**32
 
 
 def check_weight(weight: object) -> None:
@@ -70,16 +71,23 @@ def check_reference(reference: object, like: torch.Tensor) -> None:
 
 
 def check_count(value: object, name: str) -> int:
-    """``value`` if it is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < 1:
-        raise InputError(f"{name}: found {value!r}, allowed: an integer, at least 1.")
-    return int(value)
+    """``value`` if it is an integer from 1 to 2^32, as many as a stream has rows."""
+    if (
+        isinstance(value, int | np.integer)
+        and not isinstance(value, bool)
+        and 1 <= int(value) <= MOST
+    ):
+        return int(value)
+    raise InputError(f"{name}: found {show(value)}, allowed: an integer from 1 to 2^32.")
 
 
 def check_range(value: object, name: str, dtype: torch.dtype) -> float:
     """``value`` if it is a number above 0 that ``dtype`` holds."""
-    number = not isinstance(value, bool) and isinstance(value, numbers.Real)
-    found = float(value) if number else 0.0  # type: ignore[arg-type]
-    if not 0.0 < found <= torch.finfo(dtype).max:
-        raise InputError(f"{name}: found {value!r}, allowed: a number above 0 within {dtype}.")
-    return found
+    plain = value.item() if isinstance(value, np.number) else value
+    if (
+        isinstance(plain, int | float)
+        and not isinstance(plain, bool)
+        and 0 < plain <= torch.finfo(dtype).max
+    ):
+        return float(plain)
+    raise InputError(f"{name}: found {show(value)}, allowed: a number above 0 within {dtype}.")

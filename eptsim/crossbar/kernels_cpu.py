@@ -11,14 +11,16 @@ costs a factor of 3.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
 from eptsim.base.philox import fill_rows
 
 CHUNK = 16
-_ROW = {"error_model": "numpy", "nogil": True, "cache": True}
-_FAST = {**_ROW, "fastmath": {"contract", "nsz", "nnan"}}
+_ROW: dict[str, Any] = {"error_model": "numpy", "nogil": True, "cache": True}
+_FAST: dict[str, Any] = {**_ROW, "fastmath": {"contract", "nsz", "nnan"}}
 
 
 @nb.njit(**_ROW)

@@ -1,5 +1,7 @@
 """The power law, cell by cell."""
 
+import itertools
+
 import numpy as np
 
 from eptsim.cell.drift import drifted
@@ -14,7 +16,7 @@ def test_power_law():
 
 def test_a_decade_is_a_decade():
     steps = [drifted(G, 0.1, 0.0, 20.0 * 10.0**n, 20.0, np.zeros(3)) for n in range(4)]
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in itertools.pairwise(steps):
         np.testing.assert_allclose(later / earlier, 10**-0.1, rtol=1e-13)
 
 

@@ -34,7 +34,8 @@ CELLS = {
 @pytest.mark.parametrize("cells", CELLS)
 @pytest.mark.parametrize("feature", FEATURES)
 def test_fused_equals_torch(ideal, feature, cells, dtype):
-    changes = {f"{d}.{k}": v for d in ("forward", "transpose") for k, v in FEATURES[feature].items()}
+    both = ("forward", "transpose")
+    changes = {f"{d}.{k}": v for d in both for k, v in FEATURES[feature].items()}
     changes |= CELLS[cells] | {"array.rows": 20, "array.columns": 30}
     generator = torch.Generator().manual_seed(5)
     w = 3.0 * torch.randn(70, 50, generator=generator, dtype=dtype)
