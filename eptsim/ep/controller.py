@@ -112,21 +112,21 @@ class EPController:
             If a phase does not settle; it carries the records, and no gradient is given.
         """
         count = check_targets(self.chip.model, tokens, targets)
-        if self.options.range_policy == "held":
-            if self._ranges is None:
-                self.calibrate(tokens, targets)
-            self.chip.hold_ranges(self._ranges or {}, HELD_MARGIN)
-        task = Task(
-            targets, count, self.options.sweeps, self.options.tolerance, self.options.max_sweeps
-        )
-        into = Accumulator(self.chip)
+        options = self.options
         phases: list[PhaseRecord] = []
-        for _ in range(self.options.reads):
-            self._measure_once(tokens, task, into, phases)
+        # local gradients need autograd, and its tensors, also where the caller has switched it off
+        with torch.inference_mode(mode=False):
+            tokens, targets = tokens.clone(), targets.clone()
+            if options.range_policy == "held":
+                if self._ranges is None:
+                    self.calibrate(tokens, targets)
+                self.chip.hold_ranges(self._ranges or {}, HELD_MARGIN)
+            task = Task(targets, count, options.sweeps, options.tolerance, options.max_sweeps)
+            into = Accumulator(self.chip)
+            for _ in range(options.reads):
+                self._measure_once(tokens, task, into, phases)
         free = [p.cross_entropy for p in phases if p.name == "free"]
-        return Gradient(
-            into.grads, tuple(phases), sum(free) / len(free), self.options.as_settings()
-        )
+        return Gradient(into.grads, tuple(phases), sum(free) / len(free), options.as_settings())
 
     def calibrate(self, tokens: Tensor, targets: Tensor) -> dict[tuple[str, str], float]:
         """Find the ranges of policy ``held``: largest drive of each array and direction.
@@ -138,7 +138,8 @@ class EPController:
         check_targets(self.chip.model, tokens, targets)
         chip, beta = self.chip, self.options.beta
         observed: dict[tuple[str, str], float] = {}
-        with torch.no_grad():
+        with torch.inference_mode(mode=False), torch.no_grad():
+            tokens, targets = tokens.clone(), targets.clone()
             lines = self._line_references(tokens.numel(), "calibration")
             state = free_state(
                 chip, tokens, chip.new_pass("calibration", "per_vector", observed=observed)

@@ -72,9 +72,9 @@ def backprop_gradient(model: Olmo2, tokens: Tensor, targets: Tensor) -> Gradient
         raise InputError(
             f"backprop_gradient: found requires_grad False on {frozen[0]}, allowed: True on all."
         )
-    with torch.enable_grad():
-        loss = model.loss(tokens, targets)
-    values = torch.autograd.grad(loss, parameters)
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        loss = model.loss(tokens.clone(), targets.clone())
+        values = torch.autograd.grad(loss, parameters)
     return Gradient(
         dict(zip(names, values, strict=True)), (), float(loss.detach()), {"measurement": "backprop"}
     )
