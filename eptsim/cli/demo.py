@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eptsim.studies.offsets import OffsetStudy, Plan
     from eptsim.studies.pretrain import Pretrained, Pretraining
 
-STEPS, QUICK_STEPS = 400, 40
+STEPS, QUICK_STEPS = 300, 40
 VOCABULARY, LENGTH, BATCH, LEARNING_RATE = 1024, 128, 8, 3e-3
 HIGHLIGHT = {"transpose": 0.02, "node": 2e-4, "forward": 0.02}
 """The amplitude that tables and sentences quote, per place where an offset enters."""

@@ -17,6 +17,7 @@ from eptsim.base.errors import EptsimError, SettleError
 from eptsim.cli.cards import app as cards
 from eptsim.cli.demo import demo
 from eptsim.cli.doctor import doctor
+from eptsim.cli.gradient import gradient
 from eptsim.cli.output import show_error
 
 # Verbs import torch when they run, not here, so that --help is fast.
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.add_typer(cards, name="cards")
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.command("gradient")(gradient)
 
 
 def _show_version(wanted: bool) -> None:

@@ -22,6 +22,8 @@ _MEASUREMENTS = {
     "frozen": "frozen (backprop in local variables)",
     "predictive_coding": "predictive coding",
 }
+_REFERENCES = ("none", "weight", "node", "line", "line+weight", "line+node")
+_POLICIES = ("held", "per_vector", "fixed")
 _PLACES = {"transpose": "transpose read", "node": "state node", "forward": "forward read"}
 
 
@@ -104,7 +106,7 @@ def _over_seeds(function: Callable[..., Any], values: Numbers) -> Numbers:
 
 
 def read_curves(paths: Iterable[str | os.PathLike[str]]) -> tuple[Curve, ...]:
-    """Read the files of an offset study; curves by place, then in the order of the files.
+    """Read the files of an offset study; curves by place, then by method.
 
     Raises
     ------
@@ -127,9 +129,16 @@ def read_curves(paths: Iterable[str | os.PathLike[str]]) -> tuple[Curve, ...]:
         groups.setdefault(key, []).append(data)
     if not groups:
         raise ResultsError("offset study: found no result, allowed: 1 or more files.")
-    places = list(_PLACES)
     curves = (
         Curve(*key[:5], xr.concat(found, dim="seed", combine_attrs="drop_conflicts"), found[0])
         for key, found in groups.items()
     )
-    return tuple(sorted(curves, key=lambda curve: places.index(curve.entry)))
+    return tuple(sorted(curves, key=_order))
+
+
+def _order(curve: Curve) -> tuple[object, ...]:
+    """By place, then as tables and legends list the methods: the plainest first."""
+    return (
+        list(_PLACES).index(curve.entry), list(_MEASUREMENTS).index(curve.measurement),
+        _POLICIES.index(curve.range_policy), _REFERENCES.index(curve.reference), curve.beta,
+    )

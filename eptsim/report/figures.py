@@ -137,7 +137,7 @@ def _line(
     marker, dashes = STYLES[style % len(STYLES)]
     colour = _SERIES[style % len(STYLES)]
     line = axes.plot(
-        x, y, color=colour, linewidth=1.7, marker=marker, markersize=6.5, markevery=markevery,
+        x, y, color=colour, linewidth=1.7, marker=marker, markersize=5.5, markevery=markevery,
         markeredgecolor=colour, markerfacecolor=colour, clip_on=False,
     )[0]
     if dashes:

@@ -63,7 +63,10 @@ def table_rows(
 def result_table(curves: Sequence[Curve], amplitudes: Mapping[str, float]) -> Table:
     """The summary table for the page."""
     seeds = max(curve.seeds for curve in curves)
-    return Table(HEADER, table_rows(curves, amplitudes), 4, NOTE.format(seeds=seeds))
+    rows = table_rows(curves, amplitudes)
+    shown = len(HEADER) if any(row[-1] != "0" for row in rows) else len(HEADER) - 1
+    cut = tuple(row[:shown] for row in rows)
+    return Table(HEADER[:shown], cut, 4, NOTE.format(seeds=seeds))
 
 
 def refusal_table(curves: Sequence[Curve]) -> Table | None:
@@ -87,7 +90,12 @@ def sections(curves: Sequence[Curve], amplitudes: Mapping[str, float]) -> tuple[
     made = []
     for entry in dict.fromkeys(curve.entry for curve in curves):
         here = [curve for curve in curves if curve.entry == entry]
-        made.append(Section(TITLES[entry], (), _legend(here, style), _figures(entry, here, style)))
+        marks = "Points: median over the chips; bars: smallest to largest."
+        if any(curve.refused.any() for curve in here):
+            marks += " × at the top: a measurement was refused, see the table."
+        made.append(
+            Section(TITLES[entry], (marks,), _legend(here, style), _figures(entry, here, style))
+        )
         if entry == "transpose" and amplitudes.get(entry) in here[0].amplitudes:
             made.append(_by_block(here, amplitudes[entry], style))
     return tuple(made)
@@ -100,20 +108,22 @@ def _legend(curves: Sequence[Curve], style: Mapping[str, int]) -> tuple[tuple[st
 def _figures(
     entry: str, curves: Sequence[Curve], style: Mapping[str, int]
 ) -> tuple[Figure, ...]:
-    spread = "Points: median over the chips; bars: smallest to largest. × at the top: refused."
     panels = (
-        ("cosine", "Direction of the gradient", "cosine to backprop (1 is exact)", False),
-        ("relative_error", "Size of the error", "relative error |g − g₀| / |g₀|", True),
+        ("cosine", "Direction of the gradient", "cosine to backprop (1 is exact)", False,
+         "Cosine of all arrays' gradient g to backpropagation g₀ on the digital model."),
+        ("relative_error", "Size of the error", "relative error |g − g₀| / |g₀|", True,
+         "Distance to the same backpropagation; at 0, what the card's other flaws leave."),
         ("offset_free_error", "Shift that the offset alone makes",
-         "|g − g(no offset)| / |g(no offset)|", True),
+         "|g − g(no offset)| / |g(no offset)|", True,
+         "Distance to the same chip, same noise, with no offset at all."),
     )
     made = []
-    for name, title, label, log in panels:
+    for name, title, label, log, caption in panels:
         panel = Panel(
             title, X_LABELS[entry], label, tuple(_series(c, name, style) for c in curves),
             zero_log_x=True, log_y=log,
         )
-        made.append(Figure(draw(panel, f"{entry}-{name}"), spread))
+        made.append(Figure(draw(panel, f"{entry}-{name}"), caption))
     return tuple(made)
 
 

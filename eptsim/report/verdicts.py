@@ -41,7 +41,8 @@ def cosine(value: float) -> str:
     if not math.isfinite(value):
         return "–"
     digits = 2 if value < 0.99 else min(6, 1 - math.floor(math.log10(max(1 - value, 1e-6))))
-    return f"{value:.{digits}f}"
+    text = f"{value:.{digits}f}"
+    return text if float(text) else text.removeprefix("-")
 
 
 def cancelled(curve: Curve, curves: Iterable[Curve], amplitude: float) -> float:

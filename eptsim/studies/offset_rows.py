@@ -74,7 +74,7 @@ def _pairs(against: Comparison, scope: str) -> np.ndarray[tuple[int, ...], np.dt
 
 
 def variables(
-    rows: Sequence[Row], amplitudes: Sequence[float], backprop_loss: float, card_offset: float
+    rows: Sequence[Row], amplitudes: Sequence[float], backprop_loss: float
 ) -> tuple[dict[str, Variable], dict[str, Variable]]:
     """Arrays and coordinates of one task, for ``write_result``."""
     along = ("amplitude",)
@@ -118,7 +118,6 @@ def variables(
         "backprop_loss": Variable(
             np.array(backprop_loss), (), "nat", "mean cross-entropy of the digital model"
         ),
-        "card_offset": Variable(np.array(card_offset), (), "1", "the card's own amplitude"),
     }
     coords = {
         "amplitude": Variable(

@@ -32,7 +32,7 @@ def test_a_refused_row_has_a_reason_and_no_number():
 def test_variables_are_named_with_units(bench):
     found = measure(bench)
     rows = [measured_row(found, bench.exact, found), refused_row(SettleError("why"), 2)]
-    arrays, coords = variables(rows, (0.0, 0.1), 1.5, 0.02)
+    arrays, coords = variables(rows, (0.0, 0.1), 1.5)
     assert arrays["cosine"].data.shape == (2,) and np.isnan(arrays["cosine"].data[1])
     assert arrays["array_cosine"].dims == ("amplitude", "block", "array")
     assert list(arrays["outcome"].data) == ["converged", REFUSED]
