@@ -7,11 +7,15 @@ all read it. Attributes of the file:
 ``settings`` (canonical JSON), ``task`` (its hash), ``card_text`` and ``card_sha256``, ``seed``,
 ``eptsim_version`` and the like, ``git_commit``, ``format``, and whatever else the task gives. Every
 dataset has ``units`` and ``long_name``.
+
+After the HDF5 part comes a line with its SHA-256, which HDF5 ignores. It is checked before HDF5
+sees the bytes: a flipped bit could otherwise change a number, or hang the HDF5 library.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import uuid
 from collections.abc import Mapping
@@ -44,6 +48,7 @@ SUFFIX = ".h5"
 """How the name of a finished result ends. Unfinished ones start with a dot and end in .tmp."""
 
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
+_TRAILER_LENGTH = 15 + 64 + 1
 _RESERVED = ("settings", "task", "seed", "format", "card_text", "card_sha256", "coordinates")
 
 
@@ -74,10 +79,30 @@ def read_identity(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     ResultsError
-        Missing, truncated or foreign file.
+        Missing, truncated, changed or foreign file.
     """
+    return identity_of(path, read_image(path))
+
+
+def read_image(path: str | os.PathLike[str]) -> bytes:
+    """Return the HDF5 bytes of a results file, its checksum verified; errors as read_identity."""
     try:
-        with h5py.File(path, "r") as file:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    image, trailer = data[:-_TRAILER_LENGTH], data[-_TRAILER_LENGTH:]
+    if trailer != _trailer(image):
+        raise ResultsError(
+            f"{path}: found {len(data)} bytes that do not end in their checksum: cut short, changed"
+            " since, or not a file that eptsim wrote. Remove it to run its task again."
+        )
+    return image
+
+
+def identity_of(path: str | os.PathLike[str], image: bytes) -> str:
+    """Return the settings JSON in the bytes of a file; ``path`` only names it in errors."""
+    try:
+        with h5py.File(io.BytesIO(image), "r") as file:
             found, settings = file.attrs.get("format"), file.attrs.get("settings")
     except Exception as error:  # HDF5 answers bad bytes with many types
         raise unreadable(path, error) from error
@@ -86,6 +111,10 @@ def read_identity(path: str | os.PathLike[str]) -> str:
             f"{path}: found format {found!r}, allowed: {FORMAT!r}; not a file that eptsim wrote."
         )
     return settings
+
+
+def _trailer(image: bytes) -> bytes:
+    return b"\neptsim sha256 " + hashlib.sha256(image).hexdigest().encode("ascii") + b"\n"
 
 
 def unreadable(path: str | os.PathLike[str], error: Exception) -> ResultsError:
@@ -136,7 +165,7 @@ def write_result(
     """
     path = result_path(folder, settings)
     image = _image(arrays, coords or {}, _attributes(settings, attributes or {}, seed, card_text))
-    _replace(path, image)
+    _replace(path, image + _trailer(image))
     return path
 
 
@@ -217,8 +246,7 @@ def _dataset(file: h5py.File, name: str, variable: Variable) -> h5py.Dataset:
         data, kind = data.astype(object), h5py.string_dtype("utf-8")
     elif kind.kind == "b":
         data, kind = data.astype(np.int8), np.dtype(np.int8)
-    if data.size > 1 and kind.kind != "O":
-        # fletcher32: a flipped bit in the data is an error, not a number
+    if data.size > 1 and kind.kind != "O":  # filters take neither scalars nor strings
         dataset = file.create_dataset(
             name,
             data=data,
@@ -227,7 +255,6 @@ def _dataset(file: h5py.File, name: str, variable: Variable) -> h5py.Dataset:
             compression="gzip",
             compression_opts=4,
             shuffle=True,
-            fletcher32=True,
         )
     else:
         dataset = file.create_dataset(name, data=data, dtype=kind)
@@ -238,14 +265,14 @@ def _dataset(file: h5py.File, name: str, variable: Variable) -> h5py.Dataset:
     return dataset
 
 
-def _replace(path: Path, image: bytes) -> None:
-    """Put ``image`` at ``path``, whole or not at all."""
+def _replace(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path``, whole or not at all."""
     temporary = path.parent / f".{path.stem}.{uuid.uuid4().hex}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as file:
-                file.write(image)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -255,7 +282,7 @@ def _replace(path: Path, image: bytes) -> None:
             raise
     except OSError as error:
         raise ResultsError(
-            f"{path}: cannot be written ({error.strerror or error}), {len(image)} bytes; allowed: a"
+            f"{path}: cannot be written ({error.strerror or error}), {len(data)} bytes; allowed: a"
             " folder that can be written to, with room for them."
         ) from error
     _sync_folder(path.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from eptsim.base.errors import ResultsError
-from eptsim.results.store import SUFFIX, read_identity, unreadable
+from eptsim.results.store import SUFFIX, identity_of, read_image, unreadable
 
 
 def open_results(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -79,13 +80,14 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _open_file(path: Path) -> xr.Dataset:
-    read_identity(path)
+    image = read_image(path)
+    identity_of(path, image)
     try:
         with xr.open_dataset(
-            path, engine="h5netcdf", decode_times=False, decode_timedelta=False
+            io.BytesIO(image), engine="h5netcdf", decode_times=False, decode_timedelta=False
         ) as dataset:
             return dataset.load()
-    except Exception as error:  # HDF5 answers bad bytes with many types
+    except Exception as error:  # HDF5 and xarray answer bad content with many types
         raise unreadable(path, error) from error
 
 

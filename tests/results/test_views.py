@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eptsim.base.errors import ResultsError
+from eptsim.results import store
 from eptsim.results.store import Variable, write_result
 from eptsim.results.views import flatten, open_results, settings_of
 
@@ -137,7 +137,9 @@ def test_nothing_there(tmp_path: Path) -> None:
 def test_foreign_hdf5_file(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "foreign.h5", "w") as file:
         file["x"] = 1
-    with pytest.raises(ResultsError, match=r"foreign\.h5: found format None, allowed: 'eptsim-"):
+    with pytest.raises(
+        ResultsError, match=r"foreign\.h5: found .* bytes that do not end in their check"
+    ):
         open_results(tmp_path / "foreign.h5")
     write(tmp_path, {"a": 1})
     with pytest.raises(ResultsError, match=r"foreign\.h5"):
@@ -165,26 +167,30 @@ def test_truncated_files(
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("t") / "broken.h5"
     path.write_bytes(data)
-    with pytest.raises(ResultsError, match=r"broken\.h5: cannot be read"):
+    with pytest.raises(ResultsError, match=r"broken\.h5: found .* do not end in their checksum"):
         open_results(path)
 
 
-def test_flipped_bits_never_change_a_number_unseen(tmp_path: Path, good: bytes) -> None:
-    path = tmp_path / "flipped.h5"
-    shutil.copy(write(tmp_path / "good", {"ep": {"beta": 0.1}}, layers=50), path)
-    expected = open_results(path)
-    unseen = 0
-    for place in range(0, len(good), 97):
-        changed = bytearray(good)
-        changed[place] ^= 0x10
-        path.write_bytes(changed)
-        try:
-            found = open_results(path)
-        except ResultsError as error:
-            assert "flipped.h5" in str(error)
-            continue
-        unseen += not found.equals(expected)
-    assert unseen == 0
+@settings(deadline=None)
+@given(st.data())
+def test_flipped_bits(
+    tmp_path_factory: pytest.TempPathFactory, good: bytes, data: st.DataObject
+) -> None:
+    """Without the checksum, some of these hang the HDF5 library."""
+    changed = bytearray(good)
+    changed[data.draw(st.integers(0, len(good) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path_factory.mktemp("t") / "broken.h5"
+    path.write_bytes(changed)
+    with pytest.raises(ResultsError, match=r"broken\.h5: "):
+        open_results(path)
+
+
+def test_another_format_of_eptsims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "FORMAT", "eptsim-result-9")
+    path = write(tmp_path, {"a": 1})
+    monkeypatch.undo()
+    with pytest.raises(ResultsError, match="found format 'eptsim-result-9', allowed: 'eptsim-res"):
+        open_results(path)
 
 
 def test_flatten() -> None:
