@@ -13,23 +13,27 @@ DEVICES = ("cpu", "cuda")
 MOST = 2**32
 
 
-def check_weight(weight: object) -> None:
-    """Refuse a weight that is not a finite, non-empty matrix of float32 or float64."""
+def check_weight(weight: object, path: str) -> None:
+    """Refuse a weight that is not a finite, non-empty matrix of float32 or float64.
+
+    ``path`` names the array, for the message.
+    """
+    name = f"array {path!r}: weight"
     if not isinstance(weight, torch.Tensor):
-        raise InputError(f"weight: found {type(weight).__name__}, allowed: torch.Tensor.")
+        raise InputError(f"{name}: found {type(weight).__name__}, allowed: torch.Tensor.")
     if weight.layout != torch.strided or weight.device.type not in DEVICES:
         raise InputError(
-            f"weight: found {weight.layout} on {weight.device}, allowed: torch.strided on "
+            f"{name}: found {weight.layout} on {weight.device}, allowed: torch.strided on "
             f"{' or '.join(DEVICES)}."
         )
     if weight.dim() != 2 or 0 in weight.shape:
         raise InputError(
-            f"weight: found shape {tuple(weight.shape)}, allowed: a non-empty matrix (out, in)."
+            f"{name}: found shape {tuple(weight.shape)}, allowed: a non-empty matrix (out, in)."
         )
     if weight.dtype not in DTYPES:
-        raise InputError(f"weight: found {weight.dtype}, allowed: torch.float32, torch.float64.")
+        raise InputError(f"{name}: found {weight.dtype}, allowed: torch.float32, torch.float64.")
     if not torch.isfinite(weight).all():
-        raise InputError("weight: found NaN or infinity, allowed: finite numbers.")
+        raise InputError(f"{name}: found NaN or infinity, allowed: finite numbers.")
 
 
 def check_vectors(

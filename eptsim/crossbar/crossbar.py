@@ -69,13 +69,13 @@ class Crossbar:
         range_policy: str = "per_vector",
         fused: bool | None = None,
     ) -> None:
-        check_weight(weight)
+        if not isinstance(path, str):
+            raise InputError(f"path: found {path!r}, allowed: a text.")
+        check_weight(weight, path)
         if not isinstance(card, Card):
             raise InputError(
                 f"card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
             )
-        if not isinstance(path, str):
-            raise InputError(f"path: found {path!r}, allowed: a text.")
         refuse_unsimulated(card)
         self.card = card
         self.seed = check_seed(seed)
