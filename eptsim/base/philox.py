@@ -25,6 +25,7 @@ _QUARTER = U32(0x40000000)
 _HALF = F32(0.5)
 _TURN = F32(2.0**-31)
 _U24 = F32(2.0**-24)
+_U23 = F32(2.0**-23)
 _LN2 = F32(0.69314718056)
 # minimax coefficients: log of a mantissa around 1, and sin(pi x) for |x| <= 1/2
 _L1, _L2, _L3, _L4 = F32(0.66666662693), F32(0.40000972152), F32(0.28498786688), F32(0.24279078841)
@@ -144,4 +145,5 @@ def uniform_rows(out, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def
             fill_words(words, U32(first_row + r), c2, c3, k0, k1)
             for j in range(lines):
                 w = words[j // n, j % n]
-                out[r, j] = F32(F32(I32(w >> U32(8))) + _HALF) * _U24
+                # 23 bits and a half: the largest is below 1 in float32 too
+                out[r, j] = F32(F32(I32(w >> U32(9))) + _HALF) * _U23

@@ -62,3 +62,9 @@ def test_uniforms_fill_the_interval():
     assert 0 < u.min() and u.max() < 1
     assert abs(u.mean() - 0.5) < 4 / (12 * u.size) ** 0.5
     assert st.kstest(u.ravel()[:200000], "uniform").pvalue > 1e-4
+
+
+def test_no_uniform_reaches_0_or_1():
+    u = Stream.of(1, "edge").uniform(4096, 4096)  # 1.7e7 draws of 2^23 values
+    assert u.min() > 0 and u.max() < 1
+    assert u.max() > 1 - 2.0**-20
