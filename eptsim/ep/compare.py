@@ -75,8 +75,11 @@ class Comparison:
 
     @property
     def total(self) -> Row:
-        """All arrays of the chip together."""
-        return self.select("all")[0]
+        """All arrays of the chip together. Raises InputError where none was compared."""
+        rows = self.select("all")
+        if not rows:
+            raise InputError("compare: total: found no array among the parameters compared.")
+        return rows[0]
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame, one column per field."""
@@ -106,10 +109,9 @@ def compare(
     Raises
     ------
     InputError
-        If the two do not hold the same parameters in the same shapes.
+        If the two do not hold the same parameters, at least one, in the same shapes.
     """
-    a = gradient.grads if isinstance(gradient, Gradient) else gradient
-    b = reference.grads if isinstance(reference, Gradient) else reference
+    a, b = _tensors(gradient, "gradient"), _tensors(reference, "reference")
     _check_same(a, b)
     blocks: dict[int, list[str]] = {}
     digital = []
@@ -133,6 +135,25 @@ def compare(
         match = _PATTERN.fullmatch(name)
         rows.append(_row("digital", int(match[1]) if match else None, name, [(a[name], b[name])]))
     return Comparison(tuple(rows))
+
+
+def _tensors(given: object, name: str) -> Mapping[str, Tensor]:
+    if isinstance(given, Gradient):
+        return given.grads
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"compare: {name}: found {type(given).__name__}, allowed: a Gradient, or a mapping of "
+            "parameter names to tensors."
+        )
+    if not given:
+        raise InputError(f"compare: {name}: found no parameter, allowed: 1 or more.")
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, Tensor):
+            raise InputError(
+                f"compare: {name}: found {type(value).__name__} under {key!r}, allowed: tensors "
+                "under parameter names."
+            )
+    return given
 
 
 def _check_same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> None:
@@ -166,6 +187,6 @@ def _row(
     elif other == 0:
         cosine, relative, ratio = 0.0, math.inf, math.inf
     else:
-        cosine = dot / math.sqrt(own * other) if own > 0 else 0.0
+        cosine = 0.0 if own == 0 else dot / (math.sqrt(own) * math.sqrt(other))  # NaN stays NaN
         relative, ratio = math.sqrt(error / other), math.sqrt(own / other)
     return Row(scope, block, name, cosine, relative, ratio, differ / entries)
