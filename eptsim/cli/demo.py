@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from eptsim.studies.pretrain import Pretrained, Pretraining
 
 STEPS, QUICK_STEPS = 300, 40
+WIDTH, BLOCKS, HEADS = 128, 4, 4
 VOCABULARY, LENGTH, BATCH, LEARNING_RATE = 1024, 128, 8, 3e-3
 HIGHLIGHT = {"transpose": 0.02, "node": 2e-4, "forward": 0.02}
 """The amplitude that tables and sentences quote, per place where an offset enters."""
@@ -119,9 +120,9 @@ def _pretraining(asked: _Demo, vocabulary: int) -> Pretraining:
 
     shape = Olmo2Shape(
         vocab_size=vocabulary,
-        hidden_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
+        hidden_size=WIDTH,
+        num_hidden_layers=BLOCKS,
+        num_attention_heads=HEADS,
         max_position_embeddings=LENGTH,
     )
     return Pretraining(shape, asked.steps, BATCH, LENGTH, LEARNING_RATE, asked.seed)

@@ -192,7 +192,9 @@ def _bench(settings: GradientSettings, device: str) -> Bench:
     dtype = torch.float64 if settings.dtype == "float64" else torch.float32
     model = Olmo2.from_pretrained(str(settings.model), dtype).to(place)
     ids, source = _tokens(settings, model.shape.vocab_size)
-    length = settings.text.length or min(128, model.shape.max_position_embeddings)
+    length = settings.text.length
+    if length is None:
+        length = min(128, model.shape.max_position_embeddings)
     tokens, targets = windows(ids, settings.text.batch, length, source)
     return Bench(model, tokens.to(place), targets.to(place), card)
 

@@ -120,9 +120,9 @@ def draw(panel: Panel, name: str) -> str:
         return _svg(figure, panel.title)
 
 
-def key(style: int) -> str:
-    """Return a small ``<svg>`` that shows a series' line and marker, for a legend."""
-    with mpl.rc_context({**_SETTINGS, "svg.hashsalt": f"key{style}"}):
+def key(style: int, name: str) -> str:
+    """Return a small ``<svg>`` of a series' line and marker, for a legend; ``name`` as in draw."""
+    with mpl.rc_context({**_SETTINGS, "svg.hashsalt": f"{name}-key{style}"}):
         figure = Figure(figsize=(0.6, 0.2))
         axes: Axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
@@ -224,6 +224,8 @@ def _svg(figure: Figure, title: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text).replace("xlink:href", "href")
+    # names of artists, the same in every figure; what is referred to has hashes for ids
+    text = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", text)
     # the size is the page's to choose; the view box keeps the proportions
     role = f'role="img" aria-label="{_escaped(title)}"' if title else 'aria-hidden="true"'
     text = re.sub(r'<svg (.*?)width="[^"]*"', rf"<svg {role} \1", text, count=1, flags=re.DOTALL)
@@ -237,4 +239,5 @@ def _svg(figure: Figure, title: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace('"', "&quot;")

@@ -94,15 +94,19 @@ def sections(curves: Sequence[Curve], amplitudes: Mapping[str, float]) -> tuple[
         if any(curve.refused.any() for curve in here):
             marks += " × at the top: a measurement was refused, see the table."
         made.append(
-            Section(TITLES[entry], (marks,), _legend(here, style), _figures(entry, here, style))
+            Section(
+                TITLES[entry], (marks,), _legend(here, style, entry), _figures(entry, here, style)
+            )
         )
         if entry == "transpose" and amplitudes.get(entry) in here[0].amplitudes:
             made.append(_by_block(here, amplitudes[entry], style))
     return tuple(made)
 
 
-def _legend(curves: Sequence[Curve], style: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    return tuple((key(style[curve.label]), curve.label) for curve in curves)
+def _legend(
+    curves: Sequence[Curve], style: Mapping[str, int], name: str
+) -> tuple[tuple[str, str], ...]:
+    return tuple((key(style[curve.label], name), curve.label) for curve in curves)
 
 
 def _figures(
@@ -160,4 +164,4 @@ def _by_block(
         panel = Panel(title, x_label, label, tuple(series), log_y=log, whole_x=True)
         caption = f"At an offset of {amplitude:g} of full scale in the transpose read."
         made.append(Figure(draw(panel, f"by-{name}"), caption))
-    return Section("The same, block by block", (), _legend(curves, style), tuple(made))
+    return Section("The same, block by block", (), _legend(curves, style, "by"), tuple(made))

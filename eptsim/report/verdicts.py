@@ -40,7 +40,7 @@ def cosine(value: float) -> str:
     """A cosine: two decimals, more of them close to 1."""
     if not math.isfinite(value):
         return "–"
-    digits = 2 if value < 0.99 else min(6, 1 - math.floor(math.log10(max(1 - value, 1e-6))))
+    digits = 2 if value < 0.99 else min(6, -math.floor(math.log10(max(1 - value, 1e-6))))
     text = f"{value:.{digits}f}"
     return text if float(text) else text.removeprefix("-")
 

@@ -53,7 +53,7 @@ def test_the_cards_other_offsets_are_zero(make, tmp_path):
 
 
 def test_a_refused_phase_is_a_result_with_its_reason(bench, tmp_path):
-    wild = Method("one_sided", "none", beta=1e6)
+    wild = Method("one_sided", "none", beta=1e3)
     study = OffsetStudy((("transpose", (wild, NONE), (0.02,)),), (0,), max_sweeps=3)
     found = by_method(run(study, bench, tmp_path)[0])
     assert list(found[wild]["outcome"].values) == ["refused"] * 2
