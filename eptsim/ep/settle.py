@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from eptsim.base.errors import SettleError
+from eptsim.base.errors import InputError, SettleError
 from eptsim.chip import Chip, Pass
 from eptsim.digital.loss import cross_entropy_sum
 from eptsim.ep.record import Outcome, PhaseRecord
@@ -20,6 +20,9 @@ from eptsim.olmo2.operations import block_vjp_operations, readout_operations
 #: A residual that no longer shrinks, on a chip with converters, is put down to their steps below
 #: this; above it, the phase counts as not settled.
 CONVERTER_FLOOR = 0.1
+#: Residual above which two reads of a nudged state have too little in common to call it settled:
+#: unrelated ones differ by the square root of 2.
+UNRELATED = 1.2
 #: Last residual above which even a fixed number of sweeps is no settled phase: pure read noise
 #: gives the square root of 2.
 RUNAWAY = 2.0
@@ -77,9 +80,12 @@ def top_down(
     current = -beta * gradient + chip.node_force[-1]
     d[chip.layers] = current
     for layer in range(chip.layers - 1, 0, -1):
-        below = block_vjp(
-            chip, layer, state.z[layer], state.lines[layer], current, rotary, trip
-        )
+        try:
+            below = block_vjp(
+                chip, layer, state.z[layer], state.lines[layer], current, rotary, trip
+            )
+        except InputError as error:  # the read refused what has overflowed
+            raise _NotFiniteError(layer) from error
         chip.ledger.count_digital(operations, trip.phase)
         current = below + chip.node_force[layer - 1]
         if not bool(torch.isfinite(current.sum())):
@@ -141,7 +147,11 @@ def settle(chip: Chip, state: State, task: Task, beta: float, trip: Pass) -> Pha
         if task.sweeps is None and outcome is None:
             step = _damping(step, history)
         state.d = d if step == _LEAST_DAMPED else _partway(state.d, d, step)
-        bottom_up(chip, state, _fresh(chip, trip))
+        try:
+            bottom_up(chip, state, _fresh(chip, trip))
+        except InputError:  # likewise, on the way up
+            outcome, layer = Outcome.DIVERGED, 1 + norms.index(max(norms))
+            break
         if outcome is not None:
             break
     if outcome is None:
@@ -220,7 +230,9 @@ def _verdict(
         bottom_up(chip, again, _fresh(chip, trip))
         d_again, _ = top_down(chip, again, task.targets, beta, _fresh(chip, trip))
         floor = max(residuals(d_again, d))
-        if worst <= 2.0 * floor:
+        # a free phase may be nothing but noise around zero; a nudged one must show its nudge
+        visible = beta == 0 or max(worst, floor) <= UNRELATED
+        if worst <= 1.5 * floor and visible:
             return Outcome.NOISE_FLOOR, floor
         return None, floor
     if _converters(chip) and worst <= CONVERTER_FLOOR:
