@@ -77,19 +77,22 @@ class GradientSettings(_Closed):
     text: TextSettings = Field(default_factory=TextSettings)
 
 
+CardName = Annotated[
+    str | None, typer.Option("--card", help="A shipped card, or a path; ideal by default.")
+]
+TextFile = Annotated[
+    str | None, typer.Option("--text", help=".txt, .jsonl or .bin; Python's help texts by default.")
+]
+TokenizerFile = Annotated[
+    str | None, typer.Option("--tokenizer", help="tokenizer.json; the model folder's by default.")
+]
+
+
 def gradient(
     model: Annotated[str | None, typer.Option("--model", help="Model folder.")] = None,
-    card: Annotated[
-        str | None, typer.Option("--card", help="A shipped card, or a path; ideal by default.")
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option("--text", help=".txt, .jsonl or .bin; Python's help texts by default."),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option("--tokenizer", help="tokenizer.json; the model folder's by default."),
-    ] = None,
+    card: CardName = None,
+    text: TextFile = None,
+    tokenizer: TokenizerFile = None,
     batch: Annotated[int | None, typer.Option("--batch", help="Sequences; 1 by default.")] = None,
     length: Annotated[
         int | None, typer.Option("--length", help="Tokens a sequence; 128 by default, or fewer.")
