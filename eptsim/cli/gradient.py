@@ -40,6 +40,15 @@ NO_MODEL = (
 )
 
 
+_Measurement = Annotated[
+    str | None, typer.Option(help="one_sided, centred (default), frozen or predictive_coding.")
+]
+_Reference = Annotated[
+    str | None, typer.Option(help="none, weight, node, line, line+weight or line+node.")
+]
+_RangePolicy = Annotated[str | None, typer.Option(help="held (default), per_vector or fixed.")]
+
+
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -97,16 +106,9 @@ def gradient(
     length: Annotated[
         int | None, typer.Option("--length", help="Tokens a sequence; 128 by default, or fewer.")
     ] = None,
-    measurement: Annotated[
-        str | None,
-        typer.Option(help="one_sided, centred (default), frozen or predictive_coding."),
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="none, weight, node, line, line+weight or line+node.")
-    ] = None,
-    range_policy: Annotated[
-        str | None, typer.Option(help="held (default), per_vector or fixed.")
-    ] = None,
+    measurement: _Measurement = None,
+    reference: _Reference = None,
+    range_policy: _RangePolicy = None,
     beta: Annotated[float | None, typer.Option(help="Nudge; 0.01 by default.")] = None,
     sweeps: Annotated[int | None, typer.Option(help="A fixed number of sweeps.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="Residual to settle to.")] = None,

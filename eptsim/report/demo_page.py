@@ -37,7 +37,7 @@ def demo_page(
         (),
         (Figure(
             draw(_loss_panel(training), "training"),
-            "Cross-entropy of each step's batch; the lines are on text kept out of training.",
+            "Cross-entropy of each step's batch; the two levels are on text kept out of it.",
         ),),
     )
     return Page(
@@ -76,10 +76,10 @@ def _loss_panel(training: xr.Dataset) -> Panel:
     loss = np.asarray(training["loss"].values, dtype=np.float64)
     return Panel(
         "Training loss", "step", "cross-entropy (nats per token)",
-        (Series("training", 1, steps, tuple(loss), markers=False),),
+        (Series("training", 0, steps, tuple(loss), markers=False),),
         levels=(
-            (float(training["unigram_loss"]), "token frequencies alone"),
-            (float(training["validation_after"]), "unseen text, after training"),
+            (float(training["unigram_loss"]), "token\nfrequencies\nalone"),
+            (float(training["validation_after"]), "unseen\ntext, after\ntraining"),
         ),
     )
 

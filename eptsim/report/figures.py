@@ -84,8 +84,8 @@ class Series:
 class Panel:
     """One figure: axes with their units, and what is drawn on them.
 
-    ``zero_log_x``: a logarithmic axis that has a place for 0 on its left. ``levels``: horizontal
-    lines, each with its label.
+    ``zero_log_x``: a logarithmic axis that has a place for 0 on its left. ``levels``: at most two
+    horizontal lines, each with its label.
     """
 
     title: str
@@ -110,12 +110,7 @@ def draw(panel: Panel, name: str) -> str:
         place = _placer(panel)
         for series in panel.series:
             _draw_series(axes, series, place)
-        for value, label in panel.levels:
-            axes.axhline(value, color=_INK, linewidth=0.9, dashes=(1, 2))
-            axes.annotate(
-                label, (1, value), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                textcoords="offset points", ha="right", va="bottom", fontsize=9.5,
-            )
+        _draw_levels(axes, panel)
         _dress(axes, panel, place)
         return _svg(figure, panel.title)
 
@@ -136,8 +131,9 @@ def _line(
 ) -> None:
     marker, dashes = STYLES[style % len(STYLES)]
     colour = _SERIES[style % len(STYLES)]
+    width = 1.2 if markevery == [] else 1.7
     line = axes.plot(
-        x, y, color=colour, linewidth=1.7, marker=marker, markersize=5.5, markevery=markevery,
+        x, y, color=colour, linewidth=width, marker=marker, markersize=5.5, markevery=markevery,
         markeredgecolor=colour, markerfacecolor=colour, clip_on=False,
     )[0]
     if dashes:
@@ -178,6 +174,21 @@ def _draw_series(axes: Axes, series: Series, place: _Place) -> None:
             [place(float(v)) for v in series.refused], [1.0] * len(series.refused), linestyle="",
             marker="x", markersize=9, markeredgewidth=2.0, clip_on=False,
             color=_SERIES[series.style % len(STYLES)], transform=axes.get_xaxis_transform(),
+        )
+
+
+def _draw_levels(axes: Axes, panel: Panel) -> None:
+    """Horizontal lines with their labels on the right, outside the data.
+
+    The upper label stands above its line and the lower one below, so that close lines keep their
+    labels apart.
+    """
+    levels = sorted(panel.levels)
+    for place, (value, label) in enumerate(levels):
+        axes.axhline(value, color=_INK, linewidth=1.0, dashes=(1, 2) if place else (6, 2))
+        axes.annotate(
+            label, (1, value), xycoords=("axes fraction", "data"), xytext=(5, 0),
+            textcoords="offset points", ha="left", va="bottom" if place else "top", fontsize=9.5,
         )
 
 
