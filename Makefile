@@ -11,9 +11,6 @@ PIP := $(BIN)/python -m pip install -c constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/eptsim demo --out demo-out
-	@echo
-	@echo "Written to demo-out/. Open these:"
-	@find demo-out -type f \( -name '*.html' -o -name '*.h5' -o -name '*.md' \) | sort | sed 's/^/  /'
 
 test: lint
 	$(BIN)/pytest -m "not slow"

@@ -268,7 +268,8 @@ def _table(asked: _Demo, rows: list[dict[str, str]]) -> Table:
     for column in made.columns[3:]:
         column.justify = "right"
     for column in made.columns:
-        column.no_wrap = column.header != "range"
+        column.no_wrap = True
+    made.padding = (0, 1, 0, 0)  # fits a terminal of 80 columns
     place = ""
     for row in rows:
         if row["offset in"] != place:
