@@ -80,9 +80,12 @@ class PhaseRecord:
 
     def describe(self) -> str:
         """One line for people."""
+        what = self.outcome.value
+        if self.beta == 0:  # nothing to lower: only offsets drive a free phase
+            what = what.replace("lower beta", "reduce the offsets that drive it")
         where = "" if self.layer is None else f", block {self.layer}"
         floor = "" if self.floor is None else f", read floor {self.floor:.2g}"
         return (
-            f"{self.name} phase (beta {self.beta:g}): {self.outcome.value}; {self.sweeps} sweeps, "
+            f"{self.name} phase (beta {self.beta:g}): {what}; {self.sweeps} sweeps, "
             f"residual {self.residual:.3g}{floor}{where}"
         )

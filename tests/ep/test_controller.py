@@ -194,9 +194,12 @@ def test_reads_average_the_noise(tiny, ideal):
     assert abs(one - four - math.log(4)) < 4 * standard_error
 
 
-def test_reads_of_a_quiet_chip_change_nothing(tiny, ideal, gradient_on, error):
-    once, thrice = (gradient_on(tiny, ideal, reads=reads) for reads in (1, 3))
-    assert error(thrice, once) < 1e-13
+@pytest.mark.parametrize("reference", ["line", "weight", "node", "none"])
+def test_reads_of_a_quiet_chip_change_nothing(tiny, ideal, gradient_on, error, reference):
+    card = ideal.override({"node.offset": 1e-3})
+    settings = {"measurement": "one_sided", "reference": reference}
+    once, thrice = (gradient_on(tiny, card, reads=reads, **settings) for reads in (1, 3))
+    assert error(thrice, once) < 1e-12
     assert len(thrice.phases) == 3 * len(once.phases)
 
 

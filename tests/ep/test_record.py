@@ -45,6 +45,13 @@ def test_describe_names_phase_outcome_floor_and_block():
     assert "block" not in record().describe()
 
 
+def test_a_free_phase_is_not_told_to_lower_beta():
+    for outcome in (Outcome.NOT_SETTLED, Outcome.DIVERGED):
+        text = record(name="free", beta=0.0, outcome=outcome).describe()
+        assert "beta" not in text.replace("(beta 0)", "")
+        assert "reduce the offsets" in text
+
+
 def test_records_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         record().beta = 1.0

@@ -191,6 +191,14 @@ def test_a_wrong_nudge_is_refused_in_spite_of_noise(network, ideal):
     assert not record.settled
 
 
+@pytest.mark.parametrize("beta", [300.0, 1000.0, -1000.0])
+def test_noise_does_not_hide_a_diverging_nudge(tiny, ideal, beta):
+    """Where two reads of a state have nothing in common, their distance is no noise floor."""
+    card = ideal.override({"transpose.line_noise": 1e-3, "forward.line_noise": 1e-3})
+    assert not run(tiny, card, beta, max_sweeps=40)[2].settled
+    assert run(tiny, card, 0.01, max_sweeps=40)[2].outcome is Outcome.NOISE_FLOOR
+
+
 def test_converters_end_at_their_steps(network, ideal):
     card = ideal.override({
         f"{direction}.{kind}_bits": 10 for direction in ("forward", "transpose")
