@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -199,7 +198,8 @@ def _dress(axes: Axes, panel: Panel, place: _Place) -> None:
     axes.set_ylabel(panel.y_label)
     axes.grid(visible=True, axis="y", color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    if panel.log_y and any(np.nanmax(series.y, initial=0.0) > 0 for series in panel.series):
+    values = [value for series in panel.series for value in series.y]
+    if panel.log_y and any(math.isfinite(value) and value > 0 for value in values):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         low, high = axes.get_ylim()

@@ -128,7 +128,12 @@ def _bought(parts: list[tuple[Curve, float]], amplitude: float) -> str:
     """What each reference removes of the offset's effect, best first."""
     parts = sorted(parts, key=lambda pair: -pair[1])
     best = parts[0][1]
-    verdict = "most" if best >= 0.8 else "a part" if best >= 0.3 else "hardly anything"
+    verdict = (
+        "practically all" if best >= 0.99
+        else "most" if best >= 0.8
+        else "a part" if best >= 0.3
+        else "hardly anything"
+    )
     listed = "; ".join(
         f"{_share(part)} {REFERENCE_WORDS.get(c.reference, c.reference)}, cosine"
         f" {cosine(c.at('cosine', amplitude))}"
@@ -202,6 +207,6 @@ def _refusals(curves: Sequence[Curve]) -> str:
     if refused == 0:
         return f"All {total} measurements settled; none was refused."
     return (
-        f"{refused} of {total} measurements were refused because a phase did not settle: they are"
-        " marked × and enter no average."
+        f"Refused because a phase did not settle: {refused} of {total} measurements, marked × and"
+        " in no average."
     )

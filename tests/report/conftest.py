@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from eptsim.ep.compare import ARRAY_NAMES
+from eptsim.report.curves import read_curves
 from eptsim.results.store import write_result
 from eptsim.results.variable import Variable
 from eptsim.results.views import open_results
@@ -59,13 +60,18 @@ def write_all(folder):
     return paths
 
 
-@pytest.fixture
-def paths(tmp_path):
-    return write_all(tmp_path / "offsets")
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory):
+    return write_all(tmp_path_factory.mktemp("offsets"))
 
 
-@pytest.fixture
-def training(tmp_path):
+@pytest.fixture(scope="session")
+def curves(paths):
+    return read_curves(paths)
+
+
+@pytest.fixture(scope="session")
+def training(tmp_path_factory):
     steps = np.arange(1, 11)
     arrays = {
         "loss": Variable(7.0 - 0.2 * steps, ("step",), "nat", "loss"),
@@ -80,4 +86,4 @@ def training(tmp_path):
         "shape": {"num_hidden_layers": 4, "hidden_size": 128},
     }
     coords = {"step": Variable(steps, ("step",), "1", "step")}
-    return open_results(write_result(tmp_path / "training", settings, arrays, coords))
+    return open_results(write_result(tmp_path_factory.mktemp("training"), settings, arrays, coords))

@@ -6,15 +6,18 @@ import subprocess
 
 import pytest
 
-from eptsim.report.curves import read_curves
 from eptsim.report.demo_page import demo_page, demo_sentences
-from eptsim.report.html import render, write_page
+from eptsim.report.html import render
 
 HERE = {"transpose": 0.02, "forward": 0.02}
 
 
-def test_the_page_holds_all_figures_and_stays_small(paths, training):
-    page = render(demo_page(training, read_curves(paths), HERE))
+@pytest.fixture(scope="module")
+def page(curves, training):
+    return render(demo_page(training, curves, HERE))
+
+
+def test_the_page_holds_all_figures_and_stays_small(page):
     assert page.count("<figure>") == 9
     assert len(page.encode()) < 5e6
     assert not re.search(r"https?://|src=|url\((?!#)", page)
@@ -24,19 +27,18 @@ def test_the_page_holds_all_figures_and_stays_small(paths, training):
     assert len(ids) == len(set(ids))
 
 
-def test_sentences_begin_with_the_model(paths, training):
-    said = demo_sentences(training, read_curves(paths), HERE)
+def test_sentences_begin_with_the_model(curves, training):
+    said = demo_sentences(training, curves, HERE)
     assert "1,234,567 parameters" in said[0] and "better than token" in said[0]
     assert "2.500" in said[1] and "2.400" in said[1]
     worse = training.assign(validation_after=6.0)
-    assert "no better" in demo_sentences(worse, read_curves(paths), HERE)[0]
+    assert "no better" in demo_sentences(worse, curves, HERE)[0]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.parametrize("width", [500, 800, 1400])
-def test_nothing_is_wider_than_the_window(paths, training, tmp_path, width):
-    page = render(demo_page(training, read_curves(paths), HERE))
+def test_nothing_is_wider_than_the_window(page, tmp_path, width):
     script = (
         "<script>document.title = 'wide ' + (document.documentElement.scrollWidth -"
         " document.documentElement.clientWidth)</script></body>"
@@ -49,8 +51,3 @@ def test_nothing_is_wider_than_the_window(paths, training, tmp_path, width):
         capture_output=True, text=True, timeout=120, check=True,
     ).stdout
     assert "<title>wide 0</title>" in shown
-
-
-def test_is_written(paths, training, tmp_path):
-    path = write_page(tmp_path / "report.html", demo_page(training, read_curves(paths), HERE))
-    assert path.stat().st_size > 10_000

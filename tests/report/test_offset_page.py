@@ -1,16 +1,8 @@
 """Tables and sections of an offset study."""
 
-import pytest
-
-from eptsim.report.curves import read_curves
 from eptsim.report.offset_page import HEADER, refusal_table, result_table, sections, styles
 
 HERE = {"transpose": 0.02, "forward": 0.02}
-
-
-@pytest.fixture
-def curves(paths):
-    return read_curves(paths)
 
 
 def test_the_table_has_a_row_per_method_and_counts_refusals(curves):
