@@ -1,4 +1,4 @@
-"""One thread for the suite's small matrices: two that wait for each other are slower, not faster."""
+"""One thread for the small matrices of the tests: two that wait for each other are slower."""
 
 import numba
 import pytest
