@@ -17,6 +17,10 @@ class InputError(EptsimError, ValueError):
     """An argument, file or setting that cannot be used as given."""
 
 
+class ReadError(InputError):
+    """A crossbar read whose input or result is not finite, or beyond what can be computed."""
+
+
 class CardError(InputError):
     """A device card that cannot be read, or an override that names no card entry."""
 

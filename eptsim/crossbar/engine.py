@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from eptsim.base.errors import InputError
+from eptsim.base.errors import ReadError
 from eptsim.base.streams import Stream
 from eptsim.crossbar import kernels_cpu, kernels_torch
 from eptsim.crossbar.stages import LARGEST_DRIVE, LineStage, Position, smallest_range
@@ -138,7 +138,7 @@ def _finite(x: torch.Tensor) -> bool:
 
 def _refuse(plan: Plan, what: str) -> None:
     name = "read" if plan.forward else "read_transpose"
-    raise InputError(f"{name} of array {plan.path!r}: {what}")
+    raise ReadError(f"{name} of array {plan.path!r}: {what}")
 
 
 def _refuse_input(plan: Plan, flaw: int) -> None:

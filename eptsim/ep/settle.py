@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from eptsim.base.errors import InputError, SettleError
+from eptsim.base.errors import ReadError, SettleError
 from eptsim.chip import Chip, Pass
 from eptsim.digital.loss import cross_entropy_sum
 from eptsim.ep.record import Outcome, PhaseRecord
@@ -17,9 +17,6 @@ from eptsim.ep.state import State, bottom_up
 from eptsim.ep.vjp import block_vjp
 from eptsim.olmo2.operations import block_vjp_operations, readout_operations
 
-#: A residual that no longer shrinks, on a chip with converters, is put down to their steps below
-#: this; above it, the phase counts as not settled.
-CONVERTER_FLOOR = 0.1
 #: Residual above which two reads of a nudged state have too little in common to call it settled:
 #: unrelated ones differ by the square root of 2.
 UNRELATED = 1.2
@@ -84,21 +81,23 @@ def top_down(
             below = block_vjp(
                 chip, layer, state.z[layer], state.lines[layer], current, rotary, trip
             )
-        except InputError as error:  # the read refused what has overflowed
-            raise _NotFiniteError(layer) from error
+        except ReadError as error:  # the read refused what has overflowed
+            raise OverflowedError(layer) from error
         chip.ledger.count_digital(operations, trip.phase)
         current = below + chip.node_force[layer - 1]
         if not bool(torch.isfinite(current.sum())):
-            raise _NotFiniteError(layer)
+            raise OverflowedError(layer)
         d[layer] = current
     return d, loss
 
 
-class _NotFiniteError(ArithmeticError):
-    """A mismatch overflowed; ``layer`` is the block it belongs to."""
+class OverflowedError(SettleError):
+    """A mismatch grew beyond what can be computed; ``layer`` (from 1) is its block."""
 
     def __init__(self, layer: int) -> None:
-        super().__init__(layer)
+        super().__init__(
+            f"No gradient: the mismatch of block {layer} overflowed on the way down; lower beta."
+        )
         self.layer = layer
 
 
@@ -132,7 +131,7 @@ def settle(chip: Chip, state: State, task: Task, beta: float, trip: Pass) -> Pha
     for sweep in range(task.sweeps or task.max_sweeps):
         try:
             d, loss = top_down(chip, state, task.targets, beta, _fresh(chip, trip))
-        except _NotFiniteError as error:
+        except OverflowedError as error:
             outcome, layer = Outcome.DIVERGED, error.layer
             break
         history.append(residuals(d, state.d))
@@ -149,7 +148,7 @@ def settle(chip: Chip, state: State, task: Task, beta: float, trip: Pass) -> Pha
         state.d = d if step == _LEAST_DAMPED else _partway(state.d, d, step)
         try:
             bottom_up(chip, state, _fresh(chip, trip))
-        except InputError:  # likewise, on the way up
+        except ReadError:  # likewise, on the way up
             outcome, layer = Outcome.DIVERGED, 1 + norms.index(max(norms))
             break
         if outcome is not None:
@@ -224,6 +223,7 @@ def _verdict(
         return Outcome.CONVERGED, floor
     if len(history) < 3 or worst < _STALL * max(history[-2]):
         return None, floor
+    recent = max(worst, *history[-2])  # one lucky sweep is not enough
     if chip.noisy:
         # the same mismatches, settled and read once more: what differs is noise
         again = state.copy()
@@ -231,18 +231,29 @@ def _verdict(
         d_again, _ = top_down(chip, again, task.targets, beta, _fresh(chip, trip))
         floor = max(residuals(d_again, d))
         # a free phase may be nothing but noise around zero; a nudged one must show its nudge
-        visible = beta == 0 or max(worst, floor) <= UNRELATED
-        if worst <= 1.5 * floor and visible:
+        visible = beta == 0 or max(recent, floor) <= UNRELATED
+        if recent <= 1.5 * floor and visible:
             return Outcome.NOISE_FLOOR, floor
         return None, floor
-    if _converters(chip) and worst <= CONVERTER_FLOOR:
-        return Outcome.CONVERTER_FLOOR, floor
+    resolution = converter_floor(chip)
+    if recent <= resolution:
+        return Outcome.CONVERTER_FLOOR, resolution
     return None, floor
 
 
-def _converters(chip: Chip) -> bool:
-    both = (chip.card.forward, chip.card.transpose)
-    return any(e.dac_bits is not None or e.adc_bits is not None for e in both)
+def converter_floor(chip: Chip) -> float:
+    """Residual that converter steps alone can leave: two steps of each, for signals of order 1.
+
+    A residual that no longer shrinks, on a chip without noise, is put down to them below this.
+    """
+    floor = 0.0
+    for direction in ("forward", "transpose"):
+        stage = next(iter(chip.arrays.values())).stage(direction)
+        steps = 0.0 if stage.dac_steps is None else 1.0 / stage.dac_steps
+        if stage.adc_steps is not None:
+            steps += stage.full_scale / stage.adc_steps
+        floor = max(floor, 2.0 * steps)
+    return min(floor, 1.0)
 
 
 def require_settled(record: PhaseRecord, phases: list[PhaseRecord]) -> None:
