@@ -52,5 +52,5 @@ class Table:
         return cls(tuple(float(value) for value in x), tuple(float(value) for value in y))
 
     def at(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """y at ``values`` (any shape), by linear interpolation."""
+        """Value of y at ``values`` (any shape), by linear interpolation."""
         return np.asarray(np.interp(values, self.x, self.y))

@@ -9,17 +9,13 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from eptsim.base.errors import CardError, nearest
-from eptsim.cards.check import IDEAL, check_together, check_value, find_entry
-from eptsim.cards.schema import (
-    SCHEMA,
-    Array,
-    Cell,
-    Direction,
-    Node,
-    Sections,
-    Value,
-    build,
-)
+from eptsim.base.table import Table
+from eptsim.cards.array_entries import Array, Clock, Direction, Node
+from eptsim.cards.cell_entries import Cell
+from eptsim.cards.check import IDEAL, check_value, find_entry
+from eptsim.cards.schema import SCHEMA, Entry, Sections, build
+from eptsim.cards.spec import Value
+from eptsim.cards.together import check_together
 
 Kind: TypeAlias = Literal["measured", "fitted", "assumed", "override", "default"]
 
@@ -86,6 +82,11 @@ class Card:
     def node(self) -> Node:
         """The state node of a block boundary."""
         return self.sections.node
+
+    @property
+    def clock(self) -> Clock:
+        """When reads happen."""
+        return self.sections.clock
 
     @property
     def forward(self) -> Direction:
@@ -156,14 +157,6 @@ class Card:
             views.append(EntryView(key, value, unit, made.kind, made.source, made.where, made.why))
         return tuple(views)
 
-    def unsimulated(self) -> tuple[str, ...]:
-        """Return the keys that are set to a flaw that no model computes yet."""
-        return tuple(
-            key
-            for key, value in self._values().items()
-            if not SCHEMA[key].spec.simulated and value not in (None, 0.0)
-        )
-
     def text(self) -> str:
         """Return the whole card as TOML, in SI, defaults and overrides included.
 
@@ -183,7 +176,7 @@ class Card:
             if section != table:
                 lines += ["", f"[{section}]"]
                 table = section
-            lines.append(f"{leaf} = {_right_side(view)}")
+            lines.append(f"{leaf} = {_right_side(view, SCHEMA[view.key])}")
         return "\n".join(lines) + "\n"
 
     @property
@@ -193,20 +186,22 @@ class Card:
         Values at their default are left out, so that a later version with more entries gives
         the cards of today the same hash.
         """
-        values = {key: v for key, v in self._values().items() if v != SCHEMA[key].default}
+        values = {
+            key: {"x": v.x, "y": v.y} if isinstance(v, Table) else v
+            for key, v in self._values().items()
+            if v != SCHEMA[key].default
+        }
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(f"eptsim card 1\n{canonical}".encode()).hexdigest()
 
     def _values(self) -> dict[str, Value]:
         """Every value by dotted key, in the order of the schema."""
         values: dict[str, Value] = {}
-        dumped: dict[str, object] = self.sections.model_dump()
         for key in SCHEMA:
-            node: object = dumped
+            node: object = self.sections
             for part in key.split("."):
-                assert isinstance(node, dict)
-                node = node[part]
-            assert node is None or isinstance(node, float | int | str)
+                node = getattr(node, part)
+            assert node is None or isinstance(node, float | int | str | Table)
             values[key] = node
         return values
 
@@ -247,9 +242,15 @@ def make_card(
     return Card(name, title, description, technology, build(dict(values)), dict(origins))
 
 
-def _right_side(view: EntryView) -> str:
+def _right_side(view: EntryView, entry: Entry) -> str:
     value = IDEAL if view.value is None else view.value
-    parts = [f"value = {_quote(value) if isinstance(value, str) else repr(value)}"]
+    parts = []
+    if isinstance(value, Table):
+        parts += [f"x = {list(value.x)!r}", f"x_unit = {_quote(entry.x_unit)}"]
+        value_text = repr(list(value.y))
+    else:
+        value_text = _quote(value) if isinstance(value, str) else repr(value)
+    parts.append(f"value = {value_text}")
     parts += [f"unit = {_quote(view.unit)}"] if view.unit else []
     parts.append(f"kind = {_quote(view.kind)}")
     notes = {"source": view.source, "where": view.where, "why": view.why}

@@ -1,13 +1,19 @@
-"""Validation of single values, and of entries that only make sense together."""
+"""Validation of single values: numbers, choices, and tables with their HDF5 files."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Set
+from collections.abc import Sequence
+from pathlib import Path
 
-from eptsim.base.errors import CardError, nearest
-from eptsim.cards.schema import SCHEMA, Entry, Value
+import h5py
+
+from eptsim.base.errors import CardError, InputError, nearest
+from eptsim.base.table import Table
+from eptsim.base.units import to_base, units_of
+from eptsim.cards.schema import SCHEMA, Entry
+from eptsim.cards.spec import Value
 
 IDEAL = "ideal"
 """What a card or an override may write instead of a value; the same as None."""
@@ -41,6 +47,8 @@ def check_value(entry: Entry, value: object, origin: str) -> Value:
         if not entry.spec.has_ideal:
             raise _refuse(entry, value, origin, " It has no ideal value.")
         return entry.default
+    if entry.table:
+        return check_table(entry, value, origin)
     if entry.choices:
         if isinstance(value, str) and value in entry.choices:
             return str(value)
@@ -81,66 +89,69 @@ def _refuse(entry: Entry, value: object, origin: str, note: str = "") -> CardErr
     return CardError(f"{origin}: {entry.key}: found {show(value)}, allowed: {entry.allowed}.{note}")
 
 
-def check_together(values: Mapping[str, Value], given: Set[str], origin: str) -> None:
-    """Raise CardError where checked values contradict each other or one would do nothing.
-
-    Parameters
-    ----------
-    values
-        A checked value for every key of the schema.
-    given
-        The keys that the card or an override sets. A strength set to 0 on purpose is fine
-        (a sweep begins there); one that was left out while its law is set is not.
-    origin
-        Where the values come from, for the message.
-    """
-    g_min, g_max = _number(values, "cell.g_min_s"), _number(values, "cell.g_max_s")
-    if not g_min < g_max:
-        raise CardError(
-            f"{origin}: cell.g_min_s: found {g_min:g} S, allowed: below cell.g_max_s = {g_max:g} S."
-        )
-    _check_read_noise(values, given, origin)
-    _check_drift(values, given, origin)
-    low, high = _number(values, "cell.stuck.low"), _number(values, "cell.stuck.high")
-    if low + high > 1.0:
-        raise CardError(
-            f"{origin}: cell.stuck.low, cell.stuck.high: found {low:g} + {high:g}, "
-            "allowed: a sum of at most 1."
-        )
-
-
-def _check_read_noise(values: Mapping[str, Value], given: Set[str], origin: str) -> None:
-    law, sigma = values["cell.read_noise.law"], _number(values, "cell.read_noise.sigma")
-    if law == "none" and sigma != 0.0:
-        raise CardError(
-            f"{origin}: cell.read_noise.sigma: found {sigma:g} while cell.read_noise.law is "
-            "'none', so it would do nothing; allowed: 0, or set the law to 'constant' or "
-            "'proportional' too."
-        )
-    if law != "none" and "cell.read_noise.sigma" not in given:
-        raise CardError(
-            f"{origin}: cell.read_noise.law: found {law!r} without cell.read_noise.sigma, so it "
-            "would do nothing; allowed: 'none', or set the sigma too."
-        )
-
-
-def _check_drift(values: Mapping[str, Value], given: Set[str], origin: str) -> None:
-    if given.isdisjoint({"cell.drift.nu", "cell.drift.nu_sigma"}):
-        for key in ("cell.drift.time_s", "cell.drift.t0_s"):
-            if key in given:
-                raise CardError(
-                    f"{origin}: {key}: found {_number(values, key):g} s without cell.drift.nu or "
-                    "cell.drift.nu_sigma, so it would do nothing; allowed: set one of them too."
-                )
-    time_s, t0_s = _number(values, "cell.drift.time_s"), _number(values, "cell.drift.t0_s")
-    if time_s < t0_s:
-        raise CardError(
-            f"{origin}: cell.drift.time_s: found {time_s:g} s, allowed: at least "
-            f"cell.drift.t0_s = {t0_s:g} s."
-        )
-
-
-def _number(values: Mapping[str, Value], key: str) -> float:
-    value = values[key]
-    assert isinstance(value, float)
+def check_table(entry: Entry, value: object, origin: str) -> Table:
+    """Return ``value``, a Table or the path of an HDF5 file that holds one, if its points fit."""
+    if isinstance(value, str | Path):
+        value = read_table(entry, Path(value), origin)
+    if not isinstance(value, Table):
+        raise _refuse(entry, value, origin, " Give a Table or the path of an HDF5 file.")
+    spec = entry.spec
+    for name, points in zip(spec.columns, (value.x, value.y), strict=True):
+        bad = [point for point in points if not spec.low <= point <= spec.high]
+        if bad:
+            raise _refuse(entry, f"a {name} of {bad[0]:g}", origin)
     return value
+
+
+def read_table(entry: Entry, path: Path, origin: str) -> Table:
+    """Return the table in an HDF5 file: two 1-d datasets, each with a ``unit`` attribute.
+
+    The datasets have the names in ``entry.spec.columns``. Raises CardError naming file, dataset,
+    what was found and what is allowed.
+    """
+    where = f"{origin}: {entry.key}: {path}"
+    spec = entry.spec
+    try:
+        with h5py.File(path, "r") as file:
+            x, y = (
+                _column(file, name, dimension, where)
+                for name, dimension in zip(
+                    spec.columns, (spec.x_dimension, spec.dimension), strict=True
+                )
+            )
+    except OSError as error:
+        raise CardError(f"{where}: cannot be read as HDF5: {error}.") from error
+    return make_table(x, y, where)
+
+
+def make_table(x: Sequence[float], y: Sequence[float], origin: str) -> Table:
+    """Return the table of points in SI, or raise CardError."""
+    try:
+        return Table.of(x, y)
+    except InputError as error:
+        raise CardError(f"{origin}: {error}") from error
+
+
+def _column(file: h5py.File, name: str, dimension: str, where: str) -> list[float]:
+    data = file.get(name)
+    if not isinstance(data, h5py.Dataset):
+        raise CardError(
+            f"{where}: {name}: found {'nothing' if data is None else 'a group'}, allowed: a "
+            f"dataset. The file holds: {', '.join(file) or 'nothing'}.{nearest(name, list(file))}"
+        )
+    if data.ndim != 1 or data.dtype.kind not in "fiu":
+        raise CardError(
+            f"{where}: {name}: found shape {data.shape} of {data.dtype}, allowed: one dimension "
+            "of numbers."
+        )
+    unit = data.attrs.get("unit")
+    unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit
+    if not isinstance(unit, str) or unit not in units_of(dimension):
+        raise CardError(
+            f"{where}: {name}: unit: found {'nothing' if unit is None else show(unit)}, allowed: "
+            f"an attribute 'unit', one of {', '.join(units_of(dimension))}."
+        )
+    values = [float(value) for value in data[()]]
+    if not all(math.isfinite(value) for value in values):
+        raise CardError(f"{where}: {name}: found NaN or infinity, allowed: finite numbers.")
+    return [to_base(value, unit, dimension) for value in values]

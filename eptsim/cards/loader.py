@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources.abc import Traversable
@@ -12,13 +13,15 @@ from eptsim.base.errors import CardError, nearest
 from eptsim.base.units import to_base, units_of
 from eptsim.cards.bibliography import Source, parse_bibliography
 from eptsim.cards.card import Card, Kind, Provenance, make_card
-from eptsim.cards.check import IDEAL, check_value, find_entry, show
-from eptsim.cards.schema import SCHEMA, Entry, Value
+from eptsim.cards.check import IDEAL, check_value, find_entry, make_table, show
+from eptsim.cards.schema import SCHEMA, Entry
+from eptsim.cards.spec import Value
 
 BIBLIOGRAPHY = "sources.bib"
 HEADER = ("name", "title", "description", "technology")
 FIELDS = ("value", "unit", "kind", "source", "where", "why")
 CHOICE_FIELDS = ("value", "kind", "source", "where", "why")
+TABLE_FIELDS = ("x", "x_unit", "value", "unit", "file", "kind", "source", "where", "why")
 KINDS: dict[str, Kind] = {
     "measured": "measured",
     "fitted": "fitted",
@@ -194,7 +197,7 @@ def _leaves(table: Mapping[str, object], prefix: str, origin: str) -> Iterator[t
 def _entry(
     entry: Entry, raw: object, sources: Mapping[str, Source], origin: str
 ) -> tuple[Value, Provenance]:
-    fields = CHOICE_FIELDS if entry.choices else FIELDS
+    fields = CHOICE_FIELDS if entry.choices else TABLE_FIELDS if entry.table else FIELDS
     if not isinstance(raw, dict):
         form = ", ".join(f"{name} = ..." for name in fields)
         raise CardError(f"{origin}: {entry.key}: found {show(raw)}, allowed: a table {{ {form} }}.")
@@ -205,7 +208,7 @@ def _entry(
                 f"{nearest(name, fields)}"
             )
     provenance = _provenance(entry, raw, sources, origin)
-    value = _value(entry, raw, origin)
+    value = _table(entry, raw, origin) if entry.table else _value(entry, raw, origin)
     if provenance.kind == "default" and value != entry.default:
         raise CardError(
             f"{origin}: {entry.key}.kind: found 'default' with the value {value!r}, allowed: "
@@ -219,18 +222,7 @@ def _value(entry: Entry, raw: Mapping[str, object], origin: str) -> Value:
         raise CardError(f"{origin}: {entry.key}.value: found nothing, allowed: {entry.allowed}.")
     if entry.choices:
         return check_value(entry, raw["value"], origin)
-    unit = raw.get("unit")
-    allowed = units_of(entry.spec.dimension)
-    if not isinstance(unit, str):
-        found = "nothing" if unit is None else show(unit)
-        raise CardError(
-            f"{origin}: {entry.key}.unit: found {found}, allowed: {', '.join(allowed)}."
-        )
-    if unit not in allowed:
-        raise CardError(
-            f"{origin}: {entry.key}.unit: found {unit!r}, allowed: {', '.join(allowed)}."
-            f"{nearest(unit, allowed)}"
-        )
+    unit = _unit(raw.get("unit"), entry.spec.dimension, f"{origin}: {entry.key}.unit")
     value = raw["value"]
     if value == IDEAL or isinstance(value, bool) or not isinstance(value, float | int):
         return check_value(entry, value, origin)
@@ -240,6 +232,48 @@ def _value(entry: Entry, raw: Mapping[str, object], origin: str) -> Value:
         raise CardError(
             f"{origin}: {entry.key}: found a number too large, allowed: {entry.allowed}."
         ) from error
+
+
+def _unit(unit: object, dimension: str, where: str) -> str:
+    allowed = units_of(dimension)
+    if not isinstance(unit, str):
+        found = "nothing" if unit is None else show(unit)
+        raise CardError(f"{where}: found {found}, allowed: {', '.join(allowed)}.")
+    if unit not in allowed:
+        raise CardError(
+            f"{where}: found {unit!r}, allowed: {', '.join(allowed)}.{nearest(unit, allowed)}"
+        )
+    return unit
+
+
+def _table(entry: Entry, raw: Mapping[str, object], origin: str) -> Value:
+    """The table of an entry: points in the card, or an HDF5 file named relative to the card."""
+    where = f"{origin}: {entry.key}"
+    if "file" in raw:
+        if extra := sorted(raw.keys() & {"x", "x_unit", "value", "unit"}):
+            raise CardError(f"{where}: found file and {', '.join(extra)}, allowed: one of the two.")
+        file = raw["file"]
+        if not isinstance(file, str) or not file:
+            raise CardError(f"{where}.file: found {show(file)}, allowed: the path of an HDF5 file.")
+        return check_value(entry, Path(origin).parent / file, origin)
+    if raw.get("value") == IDEAL:
+        return check_value(entry, IDEAL, origin)
+    points = []
+    for key, unit, dimension in (
+        ("x", "x_unit", entry.spec.x_dimension),
+        ("value", "unit", entry.spec.dimension),
+    ):
+        found = raw.get(key)
+        if not isinstance(found, list) or not all(
+            isinstance(v, float | int) and not isinstance(v, bool) for v in found
+        ):
+            words = "nothing" if found is None else show(found)
+            raise CardError(f"{where}.{key}: found {words}, allowed: a list of numbers.")
+        symbol = _unit(raw.get(unit), dimension, f"{where}.{unit}")
+        if not all(math.isfinite(v) for v in found):
+            raise CardError(f"{where}.{key}: found NaN or infinity, allowed: finite numbers.")
+        points.append([to_base(v, symbol, dimension) for v in found])
+    return check_value(entry, make_table(points[0], points[1], where), origin)
 
 
 def _provenance(

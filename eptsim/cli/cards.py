@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eptsim.base.errors import CardError
+from eptsim.base.table import Table
 from eptsim.cards import list_cards, load_card
+from eptsim.cards.schema import SCHEMA
 from eptsim.cli.options import Json
 from eptsim.cli.output import console, print_json, table
 
@@ -94,6 +96,12 @@ def _problem(name: str) -> str | None:
 def _value(entry: EntryView) -> str:
     if entry.value is None:
         return "ideal"
+    if isinstance(entry.value, Table):
+        x, y = entry.value.x, entry.value.y
+        return (
+            f"{len(x)} points, {min(y):g} to {max(y):g} {entry.unit} over {x[0]:g} to {x[-1]:g} "
+            f"{SCHEMA[entry.key].x_unit}"
+        )
     value = f"{entry.value:g}" if isinstance(entry.value, float) else str(entry.value)
     return value if entry.unit in ("", "1") else f"{value} {entry.unit}"
 
@@ -104,9 +112,10 @@ def _origin(entry: EntryView) -> str:
 
 
 def _as_dict(entry: EntryView) -> dict[str, object]:
+    value = entry.value
     return {
         "key": entry.key,
-        "value": entry.value,
+        "value": {"x": value.x, "y": value.y} if isinstance(value, Table) else value,
         "unit": entry.unit,
         "kind": entry.kind,
         "source": entry.source,

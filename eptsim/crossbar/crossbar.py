@@ -23,7 +23,6 @@ from eptsim.crossbar.stages import (
     LineStage,
     Position,
     line_stage,
-    refuse_unsimulated,
     smallest_range,
 )
 from eptsim.crossbar.tiles import cut, operand
@@ -56,7 +55,7 @@ class Crossbar:
     InputError
         For a weight that is not a finite, non-empty matrix of float32 or float64.
     CardError
-        For a card entry that is not simulated.
+        For a card whose ranges are too small for the arithmetic.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Crossbar:
             raise InputError(
                 f"card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
             )
-        refuse_unsimulated(card)
         self.card = card
         self.seed = check_seed(seed)
         self.path = path

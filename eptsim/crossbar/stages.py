@@ -10,8 +10,6 @@ from eptsim.base.errors import CardError, choice
 from eptsim.base.streams import Stream
 from eptsim.cards import Card
 
-#: ADC full scale, in units of (largest weight x full-scale input), where a card gives none.
-DEFAULT_OUTPUT_RANGE = 12.0
 DIRECTIONS = ("forward", "transpose")
 RANGE_POLICIES = ("fixed", "per_vector", "held")
 
@@ -97,7 +95,7 @@ def line_stage(
 ) -> LineStage:
     """Draw the frozen lines of ``direction``; ``shape`` is (segments, lines)."""
     entry = card.direction(choice(direction, DIRECTIONS, "direction"))
-    full = DEFAULT_OUTPUT_RANGE if entry.output_range is None else entry.output_range
+    full = entry.full_scale
     _refuse_below(card, f"{direction}.output_range", full, SMALLEST_OUTPUT_RANGE)
     if entry.input_range is not None:
         least = smallest_range(dtype)
@@ -138,13 +136,4 @@ def _refuse_below(card: Card, key: str, value: float, least: float) -> None:
         raise CardError(
             f"card {card.name!r}: {key}: found {value:g}, allowed: at least {least:.2g}, so that "
             "the arithmetic does not overflow."
-        )
-
-
-def refuse_unsimulated(card: Card) -> None:
-    """Raise CardError if ``card`` sets an entry that no read takes into account yet."""
-    if missing := card.unsimulated():
-        raise CardError(
-            f"card {card.name!r}: {', '.join(missing)} set, but not simulated yet. "
-            "Allowed: leave it out (ideal)."
         )

@@ -1,18 +1,22 @@
-"""Every value that an entry refuses, and every pair of values that do not fit together."""
+"""Every value that an entry refuses, and the HDF5 tables."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from eptsim.base.errors import CardError
+from eptsim.base.table import Table
 from eptsim.cards import load_card
 from eptsim.cards.check import check_value, find_entry, show
 from eptsim.cards.schema import SCHEMA
 
-NUMBERS = [key for key, entry in SCHEMA.items() if not entry.choices]
+TABLES = [key for key, entry in SCHEMA.items() if entry.table]
+NUMBERS = [key for key, entry in SCHEMA.items() if not entry.choices and not entry.table]
 INTEGERS = [key for key, entry in SCHEMA.items() if entry.integer]
 CHOICES = [key for key, entry in SCHEMA.items() if entry.choices]
 
@@ -35,7 +39,7 @@ CHOICES = [key for key, entry in SCHEMA.items() if entry.choices]
         {},
         np.float64("nan"),
         np.zeros(1),
-        -1,
+        -11,
         pytest.param(10**6000, id="huge"),
         pytest.param(-(10**6000), id="-huge"),
     ],
@@ -53,13 +57,17 @@ def test_numbers_refuse_beyond_the_range(key: str) -> None:
     if spec.above_low:
         with pytest.raises(CardError, match=r"found 0\.0, allowed: a number in \(0"):
             check_value(SCHEMA[key], 0.0, "here")
+    elif spec.low > 0:
+        with pytest.raises(CardError, match="found 0"):
+            check_value(SCHEMA[key], 0, "here")
 
 
 @pytest.mark.parametrize("key", INTEGERS)
 def test_integers_refuse_fractions_and_zero(key: str) -> None:
     with pytest.raises(CardError, match=r"found 2\.5, allowed: a whole number"):
         check_value(SCHEMA[key], 2.5, "here")
-    with pytest.raises(CardError, match="0 does not mean ideal; leave the entry out, or give None"):
+    ideal = "0 does not mean ideal; leave the entry out, or give None"
+    with pytest.raises(CardError, match=ideal if SCHEMA[key].spec.has_ideal else "found 0"):
         check_value(SCHEMA[key], 0, "here")
 
 
@@ -109,41 +117,66 @@ def test_show_is_short() -> None:
     assert show(10**6000) == "a number too large to print"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cell.g_min_s": 2e-5}, r"cell\.g_min_s: found 2e-05 S, allowed: below cell\.g_max_s"),
-        ({"cell.g_min_s": 1e-5}, r"allowed: below cell\.g_max_s = 1e-05 S"),
-        ({"cell.g_max_s": 1e-9, "cell.g_min_s": 1e-8}, r"cell\.g_min_s: found 1e-08 S"),
-        ({"cell.read_noise.sigma": 0.1}, r"while cell\.read_noise\.law is 'none'"),
-        ({"cell.read_noise.law": "constant"}, r"'constant' without cell\.read_noise\.sigma"),
-        ({"cell.drift.time_s": 60}, r"cell\.drift\.time_s: found 60 s without cell\.drift\.nu"),
-        ({"cell.drift.t0_s": 60}, r"cell\.drift\.t0_s: found 60 s without cell\.drift\.nu"),
-        ({"cell.drift.nu": 0.1, "cell.drift.time_s": 1}, r"at least cell\.drift\.t0_s = 20 s"),
-        ({"cell.stuck.low": 0.6, "cell.stuck.high": 0.5}, r"found 0\.6 \+ 0\.5, allowed: a sum"),
-    ],
-)
-def test_values_that_do_not_fit_together(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(CardError, match=message):
-        load_card("ideal").override(changes)
+@pytest.mark.parametrize("key", TABLES)
+@pytest.mark.parametrize("value", [1.0, True, [1.0], {}, np.zeros(2), b"x.h5"])
+def test_tables_refuse(key: str, value: object) -> None:
+    with pytest.raises(CardError, match=f"here: {key}: found .*, allowed: a table of"):
+        check_value(SCHEMA[key], value, "here")
+
+
+@pytest.mark.parametrize("key", TABLES)
+def test_tables_refuse_points_beyond_the_range(key: str) -> None:
+    entry = SCHEMA[key]
+    x, y = entry.spec.columns
+    for table, name in ((Table.of([-1, 1], [0, 0]), x), (Table.of([0, 1], [0, -1]), y)):
+        with pytest.raises(CardError, match=f"found 'a {name} of -1', allowed"):
+            check_value(entry, table, "here")
+
+
+def write(path: Path, **columns: tuple[object, str | None]) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, (points, unit) in columns.items():
+            file[name] = points
+            if unit is not None:
+                file[name].attrs["unit"] = unit
+    return path
+
+
+def test_a_table_comes_from_hdf5_in_its_units(tmp_path: Path) -> None:
+    path = write(tmp_path / "n.h5", conductance=([0, 5, 20.0], "uS"), sigma=([1, 2, 3], "nS"))
+    for name in (path, str(path)):
+        card = load_card("ideal").override(
+            {"cell.read_noise.law": "table", "cell.read_noise.table": name}
+        )
+        assert card.get("cell.read_noise.table") == Table((0.0, 5e-6, 2e-5), (1e-9, 2e-9, 3e-9))
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("columns", "message"),
     [
-        {"cell.drift.nu": 0.05},
-        {"cell.drift.nu_sigma": 0.05},
-        {"cell.drift.nu_sigma": 0.05, "cell.drift.time_s": 20},
-        {"cell.read_noise.law": "constant", "cell.read_noise.sigma": 0.0},
-        {"cell.stuck.low": 1.0},
-        {"cell.levels": 2},
+        ({"conductance": ([0, 1.0], "uS")}, r"sigma: found nothing.*holds: conductance"),
+        ({"conductance": ([0, 1.0], None), "sigma": ([1, 1.0], "S")}, r"unit: found nothing"),
+        ({"conductance": ([0, 1.0], "V"), "sigma": ([1, 1.0], "S")}, r"found 'V', allowed: an att"),
+        ({"conductance": ([0, np.nan], "S"), "sigma": ([1, 1.0], "S")}, "conductance: found NaN"),
+        ({"conductance": ([1, 0.0], "S"), "sigma": ([1, 1.0], "S")}, "x that rises strictly"),
+        ({"conductance": ([0, 1.0], "S"), "sigma": ([1.0], "S")}, "2 points of x and 1 of y"),
+        ({"conductance": ([[0, 1.0]], "S"), "sigma": ([1.0], "S")}, r"found shape \(1, 2\)"),
+        ({"conductance": (["a", "b"], "S"), "sigma": ([1.0], "S")}, "of object"),
+        ({"conductance": ([0, 2.0], "S"), "sigma": ([1, 1.0], "S")}, "found 'a conductance of 2'"),
     ],
 )
-def test_values_that_do(changes: dict[str, object]) -> None:
-    load_card("ideal").override(changes)
+def test_bad_hdf5_tables_name_file_and_dataset(
+    tmp_path: Path, columns: dict[str, tuple[object, str | None]], message: str
+) -> None:
+    path = write(tmp_path / "n.h5", **columns)
+    with pytest.raises(CardError, match=message) as error:
+        check_value(SCHEMA["cell.read_noise.table"], path, "here")
+    assert "cell.read_noise.table" in str(error.value)
 
 
-def test_a_sweep_may_begin_at_zero() -> None:
-    card = load_card("pcm_mushroom")
-    for key in ("cell.read_noise.sigma", "cell.drift.nu", "cell.drift.nu_sigma"):
-        assert card.override({key: 0}).get(key) == 0.0
+def test_missing_and_broken_files(tmp_path: Path) -> None:
+    entry = SCHEMA["cell.read_noise.table"]
+    (tmp_path / "broken.h5").write_text("x")
+    for name in ("none.h5", "broken.h5", "."):
+        with pytest.raises(CardError, match="cannot be read as HDF5"):
+            check_value(entry, tmp_path / name, "here")

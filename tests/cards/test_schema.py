@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from eptsim.base.units import base_unit
-from eptsim.cards.schema import DEFAULT_FULL_SCALE, SCHEMA, Cell, Direction, Sections, build
+from eptsim.cards.array_entries import DEFAULT_FULL_SCALE, Direction
+from eptsim.cards.cell_entries import Cell
+from eptsim.cards.schema import SCHEMA, Sections, build
 
 STABLE = {
     "cell.g_min_s",
@@ -63,11 +65,14 @@ def test_optional_entries_default_to_none_and_flaws_to_zero() -> None:
         if entry.optional:
             assert entry.default is None
         elif entry.spec.has_ideal:
-            assert entry.default in (0.0, "none")
+            assert entry.default in (0.0, "none", "linear")
 
 
 def test_scale_suffix_names_the_unit() -> None:
     for key, entry in SCHEMA.items():
+        if entry.table:
+            continue
+        assert key.endswith("_v") == (entry.spec.dimension == "voltage")
         assert key.endswith("_ohm") == (entry.spec.dimension == "resistance")
         assert key.endswith("_s") == (entry.spec.dimension in ("conductance", "time"))
 

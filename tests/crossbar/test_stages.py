@@ -5,11 +5,10 @@ import torch
 from scipy import stats
 
 from eptsim.base.errors import CardError, InputError
+from eptsim.cards.array_entries import DEFAULT_FULL_SCALE
 from eptsim.crossbar.crossbar import Crossbar
 from eptsim.crossbar.stages import (
-    DEFAULT_OUTPUT_RANGE,
     line_stage,
-    refuse_unsimulated,
     smallest_range,
 )
 
@@ -32,7 +31,7 @@ def test_codes_per_polarity(ideal, bits, steps):
 def test_spread_of_the_lines(ideal, what, full):
     """Standard deviation: an offset in fractions of output_range, a gain error relative."""
     got = stage(ideal.override({f"forward.{what}": 0.02, "forward.output_range": full}))
-    sigma = 0.02 * (full or DEFAULT_OUTPUT_RANGE) if what == "offset" else 0.02
+    sigma = 0.02 * (full or DEFAULT_FULL_SCALE) if what == "offset" else 0.02
     values = (got.offset if what == "offset" else got.gain - 1.0).numpy()
     n = values.size
     assert abs(values.mean()) < 4 * sigma / n**0.5
@@ -91,20 +90,6 @@ def test_offsets_and_gains_are_frozen_over_reads(ideal):
     want = x @ w.T * frozen.gain[0] + frozen.offset[0] * scale
     for _ in range(2):
         torch.testing.assert_close(array.read(x), want)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("array.wire_word_ohm", 1.0), ("array.wire_bit_ohm", 1.0), ("forward.offset_drift", 0.1)],
-)
-def test_what_is_not_simulated_is_refused(ideal, key, value):
-    card = ideal.override({key: value})
-    if key not in card.unsimulated():
-        pytest.skip("simulated by now")
-    with pytest.raises(CardError, match=key):
-        refuse_unsimulated(card)
-    with pytest.raises(CardError, match=key):
-        Crossbar(torch.ones(2, 2), card)
 
 
 def test_ranges_that_would_overflow_are_refused(ideal):
