@@ -27,3 +27,19 @@ def drifted(
     exponent = np.maximum(nu + nu_sigma * normal, 0.0)
     # the quotient of the times may overflow, its logarithm cannot
     return np.asarray(g_s * np.exp(-exponent * (math.log(time_s) - math.log(t0_s))))
+
+
+def compensation(before_s: npt.NDArray[np.float64], after_s: npt.NDArray[np.float64]) -> float:
+    """Digital factor that undoes the mean drift of an array, from one reference read of it.
+
+    With all lines driven equally, the summed current is the summed conductance: of
+    ``before_s`` (S, any shape, right after programming) and of ``after_s`` (S, the same cells
+    now). The factor is the first sum over the second. It is 1 where there is nothing to compare:
+    nothing conducted before, or so little does now that the quotient is beyond any float.
+    Source: global drift compensation of Joshi et al., Nat. Commun. 11, 2473 (2020).
+    """
+    before, after = float(np.sum(before_s)), float(np.sum(after_s))
+    if before <= 0 or after <= 0:
+        return 1.0
+    factor = before / after
+    return factor if math.isfinite(factor) else 1.0
