@@ -45,7 +45,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@if [ -e $@ ]; then rm -f $@; else \
 		echo "Building .venv (several GB the first time)"; "$(PYTHON)" -m venv --clear .venv; fi
 	$(PIP) --quiet pip setuptools wheel
-	$(PIP) --no-build-isolation -e '.[test]'
+	$(PIP) --no-build-isolation -e '.[test,aihwkit]'
 	@touch $@
 
 clean:
