@@ -112,12 +112,14 @@ def drive(
     if law == "linear":
         return u.clamp(-1.0, 1.0)
     size = u.abs().clamp(max=1.0).double()
+    driven = size
     if law == "table" and table is not None:
-        size = _drive_table(size, read_voltage_v, table)
+        driven = _drive_table(size, read_voltage_v, table)
     elif v0_v is not None:
         bend = min(read_voltage_v / v0_v, _LARGEST)
-        size = _drive_sinh(size, bend) if law == "sinh" else _drive_cubic(size, bend)
-    return torch.copysign(size.to(u.dtype), u)
+        driven = _drive_sinh(size, bend) if law == "sinh" else _drive_cubic(size, bend)
+    driven = torch.where(size < 1.0, driven.clamp_(max=1.0), size)  # exact but for this rounding
+    return torch.copysign(driven.to(u.dtype), u)
 
 
 def _drive_sinh(size: torch.Tensor, bend: float) -> torch.Tensor:
@@ -125,12 +127,13 @@ def _drive_sinh(size: torch.Tensor, bend: float) -> torch.Tensor:
     if bend < 1e-9:  # u (1 - a^2 (1 - u^2) / 6 + ...) is u to float64
         return size
     full = math.expm1(-2.0 * bend)
-    return torch.exp(bend * (size - 1.0)) * (torch.expm1(-2.0 * bend * size) / full)
+    fall = size.sub(1.0).mul_(bend).exp_()
+    return size.mul(-2.0 * bend).expm1_().div_(full).mul_(fall)
 
 
 def _drive_cubic(size: torch.Tensor, bend: float) -> torch.Tensor:
-    linear = 1.0 / (1.0 + bend * bend)  # and 1 - linear add up to 1 to the bit
-    return size * (linear + size * size * (1.0 - linear))
+    linear = 1.0 / (1.0 + bend * bend)
+    return size.square().mul_(1.0 - linear).add_(linear).mul_(size)
 
 
 def _drive_table(size: torch.Tensor, read_voltage_v: float, table: Table) -> torch.Tensor:
@@ -149,8 +152,8 @@ def _drive_table(size: torch.Tensor, read_voltage_v: float, table: Table) -> tor
     )
     segment = torch.searchsorted(start[0].contiguous(), size.contiguous(), right=True) - 1
     segment = segment.clamp(min=0)  # a NaN stays one through the sum below
-    part = (size - start[0][segment]) / width[segment]
-    return start[1][segment] + part * rise[segment]
+    part = (size - start[0][segment]).div_(width[segment]).mul_(rise[segment])
+    return part.add_(start[1][segment])
 
 
 def _ratio(v_v: Array, v0_v: float) -> Array:
