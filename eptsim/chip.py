@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ class Pass:
     ----------
     number : int
         Read number of all its reads in the random streams.
+    time_s : float
+        When it happens, on the chip's clock.
     phase : str
         Name that the ledger counts them under.
     range_policy : str
@@ -38,6 +41,7 @@ class Pass:
     """
 
     number: int
+    time_s: float
     phase: str
     range_policy: str
     line_reference: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -66,6 +70,9 @@ class Chip:
     ----------
     arrays : dict
         Path ("layers.0.qkv") -> Crossbar.
+    time_s : float
+        The chip's clock (card section ``clock``): it advances by ``pass_s`` with every pass, and
+        by ``phase_interval_s`` where a phase begins.
     ledger : Ledger
         Reads, conversions and digital operations so far.
     node_force : list of torch.Tensor
@@ -100,6 +107,8 @@ class Chip:
         self.periphery = choice(periphery, FORMATS, "Chip: periphery")
         self.ledger = Ledger()
         self._passes = 0
+        self._phase = ""
+        self.time_s = 0.0
         self.arrays: dict[str, Crossbar] = {}
         layers = model.shape.num_hidden_layers
         for layer in range(layers):
@@ -137,7 +146,7 @@ class Chip:
     def quiet_transpose(self) -> bool:
         """Whether a transposed read without drive is exactly zero on every array."""
         entry = self.card.transpose
-        return entry.offset == 0 and entry.line_noise == 0
+        return entry.offset == 0 and entry.line_noise == 0 and entry.offset_drift == 0
 
     @property
     def noisy(self) -> bool:
@@ -156,9 +165,21 @@ class Chip:
         observed: dict[tuple[str, str], float] | None = None,
     ) -> Pass:
         """Start a trip over the arrays, with a read number that no earlier one had."""
-        self._passes += 1
         policy = choice(range_policy, RANGE_POLICIES, "range_policy")
-        return Pass(self._passes, phase, policy, line_reference or {}, observed)
+        self._passes += 1
+        self.wait(self.card.clock.pass_s)
+        if self._phase and phase != self._phase:
+            self.wait(self.card.clock.phase_interval_s)
+        self._phase = phase
+        return Pass(self._passes, self.time_s, phase, policy, line_reference or {}, observed)
+
+    def wait(self, seconds: float) -> None:
+        """Let the chip's clock advance by ``seconds`` >= 0."""
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise InputError(f"wait: found {seconds!r}, allowed: seconds, 0 or more.")
+        if not 0 <= seconds < math.inf:
+            raise InputError(f"wait: found {seconds!r}, allowed: seconds, 0 or more.")
+        self.time_s += seconds
 
     def read(self, layer: int, array: str, x: torch.Tensor, trip: Pass) -> torch.Tensor:
         """Forward read of one array: x (..., in) -> (..., out)."""
@@ -179,7 +200,7 @@ class Chip:
             key = (path, direction)
             trip.observed[key] = max(top, trip.observed.get(key, 0.0))
         vectors = x.numel() // x.shape[-1]
-        position = Position(trip.number, 0)
+        position = Position(trip.number, 0, trip.time_s)
         if direction == "forward":
             y = crossbar.read(x, range_policy=trip.range_policy, position=position)
         else:
@@ -217,7 +238,7 @@ class Chip:
             self.count(path, "transpose", phase, vectors)
             if not self.quiet_transpose:
                 references[path] = crossbar.zero_reference(
-                    "transpose", vectors, Position(trip.number, 0)
+                    "transpose", vectors, Position(trip.number, 0, trip.time_s)
                 )
         return references
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from eptsim.base.errors import CardError, InputError
+from eptsim.base.errors import InputError
 from eptsim.base.ledger import DigitalKey, ReadKey
 from eptsim.cards import load_card
 from eptsim.chip import Chip, array_path
@@ -264,8 +264,6 @@ def test_bad_models_and_calls_are_refused():
         network.get_parameter("model.layers.1.mlp.up_proj.weight")[0, 0] = torch.nan
     with pytest.raises(InputError, match=r"array 'layers.1.w3': weight: found NaN"):
         Chip(network, IDEAL)
-    with pytest.raises(CardError, match="offset_drift"):
-        Chip(model(), IDEAL.override({"forward.offset_drift": 0.1}))
     chip = Chip(model(), IDEAL)
     with pytest.raises(InputError, match="range_policy: found 'batch'"):
         chip.logits(TOKENS, "batch")
@@ -273,6 +271,29 @@ def test_bad_models_and_calls_are_refused():
         chip.logits(TOKENS + 50)
     with pytest.raises(InputError, match=r"array 'layers.0.w1'.*NaN"):
         chip.read(0, "w1", torch.full((2, 16), torch.nan), chip.new_pass("free", "per_vector"))
+
+
+def test_the_clock_advances_with_passes_and_phases():
+    clock = {"clock.pass_s": 0.5, "clock.phase_interval_s": 10.0, "forward.offset_drift": 0.1}
+    chip = Chip(model(), IDEAL.override(clock))
+    times = [chip.new_pass(phase, "fixed").time_s for phase in ("free", "free", "nudged+")]
+    assert times == [0.5, 1.0, 11.5]
+    chip.wait(3)
+    assert chip.new_pass("nudged+", "fixed").time_s == 15.0
+    for bad in (-1, float("nan"), float("inf"), "1", True):
+        with pytest.raises(InputError, match="wait: found"):
+            chip.wait(bad)
+
+
+def test_offsets_wander_with_the_clock():
+    card = IDEAL.override({"forward.offset_drift": 0.1, "forward.offset_time_s": 1.0})
+    chip = Chip(model(), card)
+    x = torch.zeros(1, 16)
+    first, second = (chip.read(0, "w1", x, chip.new_pass("free", "fixed")) for _ in range(2))
+    assert 0 < (first - second).abs().max() < 0.2 * first.abs().max()
+    chip.wait(100.0)
+    later = chip.read(0, "w1", x, chip.new_pass("free", "fixed"))
+    assert (first - later).std() > 5 * (first - second).std()
 
 
 def test_global_generators_are_left_alone():

@@ -127,7 +127,7 @@ class Flicker(Section):
     fastest_s: Annotated[
         float,
         Spec(
-            "Period of the fastest fluctuation; reads closer in time than this share all of "
+            "Period of the fastest fluctuation; reads much closer in time than this share all of "
             "it. Acts only with sigma.",
             dimension="time",
             high=1e12,

@@ -120,7 +120,10 @@ def read_table(entry: Entry, path: Path, origin: str) -> Table:
                 )
             )
     except OSError as error:
-        raise CardError(f"{where}: cannot be read as HDF5: {error}.") from error
+        raise CardError(
+            f"{where}: found no HDF5 file ({error}), allowed: one with the datasets "
+            f"{', '.join(spec.columns)}."
+        ) from error
     return make_table(x, y, where)
 
 

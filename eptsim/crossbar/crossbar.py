@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from eptsim.base.errors import InputError, choice
-from eptsim.base.streams import Stream, check_seed
+from eptsim.base.streams import check_seed
 from eptsim.cards import Card
+from eptsim.crossbar.calibration import (
+    LineCalibration,
+    RangeCalibration,
+    calibrate_lines,
+    calibrate_range,
+)
 from eptsim.crossbar.checks import (
     check_count,
     check_range,
@@ -15,8 +20,11 @@ from eptsim.crossbar.checks import (
     check_vectors,
     check_weight,
 )
-from eptsim.crossbar.engine import Plan, ReferenceColumn, run, zero_reference
-from eptsim.crossbar.mapping import Programmed, program
+from eptsim.crossbar.engine import run, zero_reference
+from eptsim.crossbar.memory import Conductances, Memory
+from eptsim.crossbar.planning import Correction, PlanSources, make_plan
+from eptsim.crossbar.record import ProgrammingRecord
+from eptsim.crossbar.scaling import Tiling
 from eptsim.crossbar.stages import (
     DIRECTIONS,
     RANGE_POLICIES,
@@ -25,7 +33,6 @@ from eptsim.crossbar.stages import (
     line_stage,
     smallest_range,
 )
-from eptsim.crossbar.tiles import cut, operand
 
 
 class Crossbar:
@@ -85,56 +92,40 @@ class Crossbar:
         on_cpu = weight.device.type == "cpu"
         if fused and not on_cpu:
             raise InputError(f"fused: found True on {weight.device}, allowed: True on cpu only.")
+        self._fused = on_cpu if fused is None else fused
         self._held: dict[str, float | None] = {"forward": None, "transpose": None}
         self._next_row = {"forward": 0, "transpose": 0}
-        self._plans = self._program(weight, on_cpu if fused is None else fused)
+        self._corrections: dict[str, Correction] = {}
+        self.time_s = 0.0
+        self._tiling = Tiling.of(self.shape, card.array)
+        self._lines = self._draw_lines()
+        exact = {stage.exact for stage in self._lines.values()}
+        self._memory = Memory.program(weight.detach(), card, self.seed, path, exact)
+        self._plan()
 
-    def _program(self, weight: torch.Tensor, fused: bool) -> dict[str, Plan]:
+    def _draw_lines(self) -> dict[str, LineStage]:
         out, inner = self.shape
-        out_tiles = cut(out, self.card.array.columns)
-        stream = Stream.of(self.seed, self.path, "program")
-        done = program(weight.detach().cpu().double().numpy(), self.card, stream, out_tiles)
-        self._check_stored(done)
-        noise: torch.Tensor | float | None = None
-        if isinstance(done.noise_variance, float):
-            noise = done.noise_variance
-        elif done.noise_variance is not None:
-            noise = torch.from_numpy(done.noise_variance).to(self.device, self.dtype)
-        column = None
-        if done.reference_variance is not None:
-            column = ReferenceColumn(
-                torch.from_numpy(done.reference_variance).to(self.device, self.dtype),
-                out_tiles,
-                Stream.of(self.seed, self.path, "reference_column"),
+        slices = self.card.array.slices
+        return {
+            direction: line_stage(
+                self.card, direction, self.seed, self.path, (slices * tiles, lines), self.dtype,
+                self.device,
             )
-        plans = {}
-        matrices: dict[float, torch.Tensor] = {}  # both directions share one where they can
+            for direction, tiles, lines in (
+                ("forward", len(self._tiling.inner), out),
+                ("transpose", len(self._tiling.out), inner),
+            )
+        }
+
+    def _plan(self) -> None:
+        """Put together what each direction needs for a read."""
+        self._plans = {}
         for direction in DIRECTIONS:
-            forward = direction == "forward"
-            segments = cut(inner, self.card.array.rows) if forward else out_tiles
-            lines = out if forward else inner
-            stage = line_stage(
-                self.card, direction, self.seed, self.path, (len(segments), lines),
-                self.dtype, self.device,
+            sources = PlanSources(
+                self.path, self.seed, self.card, self._memory, self._lines[direction],
+                self._corrections.get(direction), self._fused,
             )
-            scale = 1.0 if stage.exact else done.scale
-            if scale not in matrices:
-                stored = done.weight * (done.scale / scale)
-                matrices[scale] = torch.from_numpy(stored).to(self.device, self.dtype)
-            matrix = matrices[scale]
-            plans[direction] = Plan(
-                path=self.path,
-                forward=forward,
-                matrix=operand(matrix.T) if forward else matrix,
-                scale=scale,
-                variance=operand(noise.T) if forward and isinstance(noise, torch.Tensor) else noise,
-                reference_column=column,
-                segments=segments,
-                stage=stage,
-                stream=Stream.of(self.seed, self.path, direction, "read"),
-                fused=fused,
-            )
-        return plans
+            self._plans[direction] = make_plan(sources, direction)
 
     def read(
         self,
@@ -188,14 +179,14 @@ class Crossbar:
     ) -> torch.Tensor:
         plan = self._plans[direction]
         name = "read: x" if direction == "forward" else "read_transpose: d"
-        check_vectors(x, name, plan.matrix.shape[0], self.shape, plan.matrix)
+        check_vectors(x, name, plan.inner, self.shape, plan.stored)
         check_reference(reference, plan.stage.offset)
         held = self._range(direction, range_policy)
-        flat = x.detach().reshape(-1, plan.matrix.shape[0])
-        lines = plan.matrix.shape[1]
+        flat = x.detach().reshape(-1, plan.inner)
+        lines = plan.lines
         if flat.shape[0] == 0:
             return x.new_zeros((*x.shape[:-1], lines))
-        where = position or Position(0, self._next_row[direction])
+        where = position or Position(0, self._next_row[direction], self.time_s)
         y = run(plan, flat.contiguous(), held, where, reference)
         if position is None:
             self._next_row[direction] += flat.shape[0]
@@ -211,15 +202,114 @@ class Crossbar:
         """
         choice(direction, DIRECTIONS, "direction")
         vectors = check_count(vectors, "vectors")
-        where = position or Position(0, self._next_row[direction])
+        where = position or Position(0, self._next_row[direction], self.time_s)
         if position is None:
             self._next_row[direction] += vectors
         return zero_reference(self._plans[direction], vectors, where)
 
     def weight(self) -> torch.Tensor:
-        """The stored matrix (out, in) as the reads see it, device flaws included; a copy."""
-        plan = self._plans["transpose"]
-        return plan.matrix * plan.scale
+        """The stored matrix (out, in) as the reads see it, device flaws included; a copy.
+
+        1/f noise (``cell.flicker``) is not in it: it depends on when a read happens.
+        """
+        return self._memory.weight()
+
+    @property
+    def record(self) -> ProgrammingRecord:
+        """What programming came to: reconstruction error, failed and stuck cells."""
+        return self._memory.record
+
+    def conductances(self) -> Conductances:
+        """The conductances of all cells (S), float64; a copy."""
+        return self._memory.conductances()
+
+    def set_conductances(self, moved: Conductances) -> None:
+        """Let the cells hold other conductances, with the shapes that :meth:`conductances` has.
+
+        With exactly solved wires the reads follow by the difference of two ladder solutions, and
+        the array is marked stale: :meth:`wires_error` measures the error it carries,
+        :meth:`refresh_wires` takes it away.
+
+        Raises
+        ------
+        InputError
+            For another shape, or negative or non-finite conductances.
+        """
+        self._memory.move(moved, self.path)
+        self._plan()
+
+    @property
+    def wires_stale(self) -> bool:
+        """Whether conductances moved since the wires were last solved exactly."""
+        return self._memory.stale
+
+    def wires_error(self, tiles: int = 1) -> float:
+        """Error of the stored weights against exactly solved wires, relative (Frobenius norm).
+
+        Measured on ``tiles`` tiles spread over the array; 0 without wires.
+        """
+        return self._memory.wires_error(check_count(tiles, "tiles"))
+
+    def refresh_wires(self) -> None:
+        """Solve the wires again after conductances moved."""
+        if self._memory.stale:
+            self._memory.refresh()
+            self._plan()
+
+    def calibrate(self, direction: str, reads: int) -> LineCalibration:
+        """Measure and correct offset and gain of every line of one direction.
+
+        ``reads`` zero-input reads give the offsets, as many of a known current of either sign
+        (half the full scale, injected at the line) the gains. Both are corrected digitally from
+        then on; a line reference given to a read replaces the offset.
+
+        Returns
+        -------
+        LineCalibration
+            Root mean squares of offset and gain error before and after.
+        """
+        choice(direction, DIRECTIONS, "direction")
+        reads = check_count(reads, "reads")
+        where = Position(0, self._next_row[direction], self.time_s)
+        self._next_row[direction] += 3 * reads
+        self._corrections[direction], found = calibrate_lines(
+            self._plans[direction], reads, where
+        )
+        self._plan()
+        return found
+
+    def drop_calibration(self, direction: str) -> None:
+        """Read uncorrected again."""
+        self._corrections.pop(choice(direction, DIRECTIONS, "direction"), None)
+        self._plan()
+
+    def calibrate_range(
+        self, direction: str, vectors: torch.Tensor, percentile: float = 100.0
+    ) -> RangeCalibration:
+        """Hold the range that covers ``percentile`` of the vectors' magnitudes.
+
+        Parameters
+        ----------
+        vectors : (..., in) forward, (..., out) transposed
+            Inputs like those to come.
+        percentile : float, in (0, 100]
+            Share of the magnitudes that lies within the range; 100 holds the largest.
+
+        Returns
+        -------
+        RangeCalibration
+            The range held, and the shares of inputs and partial sums that are clipped in it.
+        """
+        plan = self._plans[choice(direction, DIRECTIONS, "direction")]
+        check_vectors(vectors, "calibrate_range: vectors", plan.inner, self.shape, plan.stored)
+        if not isinstance(percentile, int | float):
+            raise InputError(
+                f"calibrate_range: percentile: found {type(percentile).__name__}, allowed: a "
+                "number in (0, 100]."
+            )
+        found = calibrate_range(plan, vectors.detach(), percentile)
+        self.hold_range(direction, found.held_range)
+        return found
 
     def hold_range(self, direction: str, value: float | None) -> None:
         """Set the range of policy ``held`` for one direction, in the input's units (> 0)."""
@@ -257,11 +347,3 @@ class Crossbar:
             )
         held = max(held, smallest_range(self.dtype))
         return held if limit is None else min(held, limit)
-
-    def _check_stored(self, done: Programmed) -> None:
-        largest = float(np.abs(done.weight).max()) * done.scale
-        if not largest <= torch.finfo(self.dtype).max:
-            raise InputError(
-                f"weight: found a largest magnitude of {done.scale:g}, stored as {largest:g}, "
-                f"allowed: what {self.dtype} holds."
-            )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from eptsim.base.errors import ReadError
-from eptsim.base.streams import Stream
 from eptsim.crossbar import kernels_cpu, kernels_torch
-from eptsim.crossbar.stages import LARGEST_DRIVE, LineStage, Position, smallest_range
+from eptsim.crossbar.plan import Plan
+from eptsim.crossbar.stages import LARGEST_DRIVE, Position, smallest_range
 from eptsim.crossbar.tiles import matmul, padded_rows
 
 #: No float32 sum of products below this overflows.
@@ -21,59 +20,6 @@ _BITS = {
     torch.float32: (np.int32, 2**31 - 1, 0xFF << 23),
     torch.float64: (np.int64, 2**63 - 1, 0x7FF << 52),
 }
-
-
-@dataclass(frozen=True)
-class ReferenceColumn:
-    """Read noise of the reference columns of one array, seen from one direction.
-
-    The reference cell of a word line serves every bit line of its tile. Reading forward, all
-    outputs of the tile share its noise; reading transposed, it is one more cell on the line,
-    driven by minus the sum of the tile's drives.
-
-    Attributes
-    ----------
-    variance : (out_tiles, in)
-        Variance of one read of each reference cell, in units of the largest weight.
-    out_tiles : list of slice
-        Bit lines of each tile.
-    stream : Stream
-        Source of the shared draws.
-    """
-
-    variance: torch.Tensor
-    out_tiles: list[slice]
-    stream: Stream
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that one direction of one array needs for a read.
-
-    Attributes
-    ----------
-    path : str
-        Name of the array, for messages.
-    matrix : (inner, lines)
-        Stored weights as this direction sees them, in units of ``scale``.
-    scale : float
-        Largest magnitude of the target matrix; 1 where the read is exact.
-    variance : (inner, lines), float or None
-        Read variance of each stored weight in units of the largest weight; a float if all share it.
-    segments : list of slice
-        Parts of the inner dimension, one per tile; partial sums are added digitally.
-    """
-
-    path: str
-    forward: bool
-    matrix: torch.Tensor
-    scale: float
-    variance: torch.Tensor | float | None
-    reference_column: ReferenceColumn | None
-    segments: list[slice]
-    stage: LineStage
-    stream: Stream
-    fused: bool
 
 
 def run(
@@ -86,8 +32,13 @@ def run(
     """Read ``x`` (rows, inner) -> (rows, lines).
 
     ``held`` is the range shared by all vectors, ``None`` for one range per vector. ``reference``
-    (segments, lines) is subtracted after the ADC, in normalised units.
+    (segments, lines) is subtracted after the ADC, in normalised units; without one, what a
+    calibration found is.
     """
+    if plan.input_scale is not None:
+        x = x * plan.input_scale
+    if reference is None:
+        reference = plan.correction
     if plan.stage.exact:  # its zero reference is zero
         y = _exact(plan, x)
     elif plan.fused:
@@ -107,19 +58,29 @@ def zero_reference(plan: Plan, rows: int, position: Position) -> torch.Tensor:
     This is what the nudged phase subtracts (reference placement ``line``).
     """
     shape = plan.stage.offset.shape
-    if not plan.stage.noisy:
+    if plan.stage.line_sigma == 0:
         rows = 1
-    result = torch.empty(shape, dtype=plan.matrix.dtype, device=plan.matrix.device)
+    return sense_currents(plan, plan.stored.new_zeros((rows, shape[1])), position)
+
+
+def sense_currents(plan: Plan, injected: torch.Tensor, position: Position) -> torch.Tensor:
+    """Mean over the rows of what each line shows for ``injected`` currents (rows, lines).
+
+    (segments, lines), in normalised units after the ADC; the cells have no part in it.
+    """
+    shape = plan.stage.offset.shape
+    result = injected.new_empty(shape)
+    offset = plan.stage.offset_at(position.time_s)
     for segment in range(shape[0]):
-        current = torch.zeros((rows, shape[1]), dtype=plan.matrix.dtype, device=plan.matrix.device)
-        # no drive, no cell noise: only the lines speak
+        current = injected.clone()
         if plan.fused:
             out = torch.empty_like(current)
-            _sense(plan, current, out, segment, (True, True, True), None, None, None, position)
+            flags = (True, True, True)
+            _sense(plan, current, out, segment, flags, offset, None, None, None, position)
             current = out
         else:
             current = kernels_torch.sense(
-                current, plan.stage, segment, None, None, plan.stream, position
+                current, plan.stage, segment, offset, None, None, plan.stream, position
             )
         result[segment] = current.mean(dim=0)
     return result
@@ -127,7 +88,7 @@ def zero_reference(plan: Plan, rows: int, position: Position) -> torch.Tensor:
 
 def _exact(plan: Plan, x: torch.Tensor) -> torch.Tensor:
     rows = x.shape[0]
-    y = matmul(_padded(x), plan.matrix)
+    y = matmul(_padded(x), plan.oriented[0])
     return y if y.shape[0] == rows else y[:rows].contiguous()
 
 
@@ -138,7 +99,7 @@ def _cannot_overflow(plan: Plan, x: torch.Tensor, y: torch.Tensor) -> bool:
     values = x.numpy()
     top = max(float(values.max()), -float(values.min()))
     # false for NaN too
-    return top * x.shape[1] * max(plan.scale, 1.0) < _SAFE
+    return top * x.shape[1] * max(plan.largest, 1.0) < _SAFE
 
 
 def _finite(x: torch.Tensor) -> bool:
@@ -172,7 +133,7 @@ def _run_fused(
     reference: torch.Tensor | None,
 ) -> torch.Tensor:
     stage = plan.stage
-    rows, lines = x.shape[0], plan.matrix.shape[1]
+    rows, lines = x.shape[0], plan.lines
     u = x.new_empty((padded_rows(rows), x.shape[1]))
     scale = x.new_empty(rows)
     limited = stage.input_limit is not None
@@ -190,18 +151,22 @@ def _run_fused(
     )
     if flaw:
         _refuse_input(plan, flaw)
+    if plan.bend is not None:
+        u = plan.bend(u)
+    weights, offset = plan.weights_at(position.time_s), stage.offset_at(position.time_s)
     out = x.new_empty((rows, lines))
     current = x.new_empty((u.shape[0], lines))
     last = len(plan.segments) - 1
-    for index, part in enumerate(plan.segments):
-        segment_u = u[:, part]
-        matmul(segment_u, plan.matrix[part], out=current)
+    for index, segment in enumerate(plan.segments):
+        segment_u = u[:, segment.part]
+        matmul(segment_u, weights[segment.k][segment.part], out=current)
         variance, row_variance = _variances(plan, segment_u[:rows], index)
-        _add_shared_noise(plan, current, segment_u[:rows], part, index, position)
+        _add_shared_noise(plan, current, segment_u[:rows], index, position)
         flags = (index == 0, index == last, False)
         line = None if reference is None else reference[index]
         _sense(
-            plan, current, out, index, flags, line, variance, row_variance, position, scale=scale
+            plan, current, out, index, flags, offset, line, variance, row_variance, position,
+            scale=scale,
         )
     return out
 
@@ -212,6 +177,7 @@ def _sense(
     out: torch.Tensor,
     index: int,
     flags: tuple[bool, bool, bool],
+    offset: torch.Tensor,
     reference: torch.Tensor | None,
     variance: torch.Tensor | None,
     row_variance: torch.Tensor | None,
@@ -229,10 +195,13 @@ def _sense(
         ],
         dtype=empty.numpy().dtype,
     )
-    line = torch.zeros_like(stage.offset[index]) if reference is None else reference
+    line = torch.zeros_like(offset[index]) if reference is None else reference
+    factor = torch.ones_like(offset[index])
+    if plan.factor is not None and not normalised:
+        factor = plan.factor[index]
     kernels_cpu.sense(
         current.numpy(), out.numpy(), first, last, stage.gain[index].numpy(),
-        stage.offset[index].numpy(), line.numpy(),
+        offset[index].numpy(), line.numpy(), factor.numpy(),
         (current.new_empty((0, 0)) if variance is None else variance).numpy(),
         (empty if row_variance is None else row_variance).numpy(),
         (torch.ones(rows, dtype=out.dtype) if scale is None else scale).numpy(),
@@ -247,19 +216,22 @@ def _variances(
     plan: Plan, u: torch.Tensor, index: int
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Read variance of a segment's currents: per row and line, and per row."""
-    if plan.variance is None:
+    if plan.noise is None:
         return None, None
+    segment = plan.segments[index]
     square = u * u
     row = None
     full = None
-    if isinstance(plan.variance, float):
-        row = square.sum(dim=1) * plan.variance
+    if plan.noise.uniform is not None:
+        row = square.sum(dim=1) * plan.noise.uniform
     else:
-        full = matmul(_padded(square), plan.variance[plan.segments[index]])[: u.shape[0]]
+        variance = plan.noise.variance(segment.k, plan.forward, segment.part)
+        full = matmul(_padded(square), variance)[: u.shape[0]]
     column = plan.reference_column
     if column is not None and not plan.forward:
         # one segment of a transposed read is one tile of bit lines
-        extra = u.sum(dim=1, keepdim=True) ** 2 * column.variance[index]
+        tile = index % len(column.out_tiles)
+        extra = u.sum(dim=1, keepdim=True) ** 2 * column.variance[segment.k, tile]
         full = extra if full is None else full + extra
     return full, row
 
@@ -275,7 +247,6 @@ def _add_shared_noise(
     plan: Plan,
     current: torch.Tensor,
     u: torch.Tensor,
-    part: slice,
     index: int,
     position: Position,
 ) -> None:
@@ -283,9 +254,10 @@ def _add_shared_noise(
     column = plan.reference_column
     if column is None or not plan.forward:
         return
-    rows = u.shape[0]
+    rows, segment = u.shape[0], plan.segments[index]
     square = _padded(u * u)
-    variance = matmul(square, column.variance[:, part].T.contiguous())[:rows]
+    seen = column.variance[segment.k][:, segment.part]
+    variance = matmul(square, seen.T.contiguous())[:rows]
     if u.device.type == "cpu":
         draws = torch.from_numpy(
             column.stream.normal(
@@ -314,17 +286,23 @@ def _run_torch(
         _refuse_input(plan, 1)
     rows = x.shape[0]
     u, scale = kernels_torch.drive(x, plan.stage, held)
+    stage, time_s = plan.stage, position.time_s
     if plan.stage.dac_steps is None and bool((u.abs() > LARGEST_DRIVE).any()):
         _refuse_input(plan, 2)
-    total = x.new_zeros((rows, plan.matrix.shape[1]))
-    for index, part in enumerate(plan.segments):
-        current = matmul(_padded(u[:, part]), plan.matrix[part])
-        _add_shared_noise(plan, current, u[:, part], part, index, position)
-        full, row = _variances(plan, u[:, part], index)
+    if plan.bend is not None:
+        u = plan.bend(u)
+    weights, offset = plan.weights_at(time_s), stage.offset_at(time_s)
+    total = x.new_zeros((rows, plan.lines))
+    for index, segment in enumerate(plan.segments):
+        segment_u = u[:, segment.part]
+        current = matmul(_padded(segment_u), weights[segment.k][segment.part])
+        _add_shared_noise(plan, current, segment_u, index, position)
+        full, row = _variances(plan, segment_u, index)
         variance = full
         if row is not None:
             variance = row[:, None] if full is None else full + row[:, None]
-        total += kernels_torch.sense(
-            current[:rows], plan.stage, index, variance, reference, plan.stream, position
+        part = kernels_torch.sense(
+            current[:rows], stage, index, offset, variance, reference, plan.stream, position
         )
+        total += part if plan.factor is None else part * plan.factor[index]
     return total * (scale * plan.scale)[:, None]

@@ -63,15 +63,15 @@ def _gain(p, gain, offset, v):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**_FAST)
-def _put(v, reference, s, out):  # type: ignore[no-untyped-def]
+def _put(v, reference, factor, s, out):  # type: ignore[no-untyped-def]
     for j in range(v.shape[0]):
-        out[j] = (v[j] - reference[j]) * s
+        out[j] = (v[j] - reference[j]) * factor[j] * s
 
 
 @nb.njit(**_FAST)
-def _accumulate(v, reference, s, out):  # type: ignore[no-untyped-def]
+def _accumulate(v, reference, factor, s, out):  # type: ignore[no-untyped-def]
     for j in range(v.shape[0]):
-        out[j] = (v[j] - reference[j] + out[j]) * s
+        out[j] = ((v[j] - reference[j]) * factor[j] + out[j]) * s
 
 
 @nb.njit(error_model="numpy", parallel=True, cache=True)
@@ -118,8 +118,8 @@ def drive(x, bits, u, scale, per_vector, quantised, limited, c, masks):  # type:
 
 @nb.njit(error_model="numpy", nogil=True, cache=True)
 def _sense_rows(  # type: ignore[no-untyped-def]
-    p, out, start, stop, first, last, gain, offset, reference, variance, row_variance, scale,
-    normals, quantised, railed, c,
+    p, out, start, stop, first, last, gain, offset, reference, factor, variance, row_variance,
+    scale, normals, quantised, railed, c,
 ):
     lines = out.shape[1]
     full, steps = c[1], c[2]
@@ -142,20 +142,21 @@ def _sense_rows(  # type: ignore[no-untyped-def]
             _clip(v, full, c[4], v)
         s = scale[n] * c[3] if last else c[4]
         if first:
-            _put(v, reference, s, out[n])
+            _put(v, reference, factor, s, out[n])
         else:
-            _accumulate(v, reference, s, out[n])
+            _accumulate(v, reference, factor, s, out[n])
 
 
 @nb.njit(error_model="numpy", parallel=True, cache=True)
 def sense(  # type: ignore[no-untyped-def]
-    p, out, first, last, gain, offset, reference, variance, row_variance, scale, noisy, quantised,
-    railed, c, first_row, read, plane, key0, key1,
+    p, out, first, last, gain, offset, reference, factor, variance, row_variance, scale, noisy,
+    quantised, railed, c, first_row, read, plane, key0, key1,
 ):
     """Turn the currents ``p`` (rows, out) of one tile segment into digital values added to ``out``.
 
     ``variance`` (rows, out) and ``row_variance`` (rows,) are read variances, either of which may
-    be empty; ``gain``, ``offset``, ``reference`` (out,) belong to the lines. ``c``: variance of
+    be empty; ``gain``, ``offset``, ``reference``, ``factor`` (digital, after the subtraction)
+    (out,) belong to the lines. ``c``: variance of
     the line noise, full scale, ADC steps per polarity, weight scale, 1.
     """
     rows, lines = out.shape
@@ -167,6 +168,6 @@ def sense(  # type: ignore[no-untyped-def]
         if noisy:
             fill_rows(normals, first_row + start, read, plane, key0, key1)
         _sense_rows(
-            p, out, start, stop, first, last, gain, offset, reference, variance, row_variance,
-            scale, normals, quantised, railed, c,
+            p, out, start, stop, first, last, gain, offset, reference, factor, variance,
+            row_variance, scale, normals, quantised, railed, c,
         )

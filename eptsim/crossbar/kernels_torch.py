@@ -37,6 +37,7 @@ def sense(
     current: torch.Tensor,
     stage: LineStage,
     segment: int,
+    offset: torch.Tensor,
     variance: torch.Tensor | None,
     reference: torch.Tensor | None,
     stream: Stream,
@@ -44,10 +45,11 @@ def sense(
 ) -> torch.Tensor:
     """Stages 3 to 5 of one tile segment: digital values (rows, out) in normalised units.
 
-    ``current`` (rows, out) is in normalised units already, ``variance`` broadcasts to it.
+    ``current`` (rows, out) is in normalised units already, ``variance`` broadcasts to it;
+    ``offset`` and ``reference`` (segments, out) belong to the lines.
     """
     v = current
-    if stage.noisy:
+    if variance is not None or stage.line_sigma > 0:
         normals = stream.normal_torch(
             v.shape[0],
             v.shape[1],
@@ -59,7 +61,7 @@ def sense(
         total = stage.line_sigma**2 if variance is None else variance + stage.line_sigma**2
         sigma = torch.sqrt(torch.as_tensor(total, dtype=v.dtype, device=v.device))
         v = v + sigma * normals
-    v = v * stage.gain[segment] + stage.offset[segment]
+    v = v * stage.gain[segment] + offset[segment]
     if stage.adc_steps is not None:
         steps, full = float(stage.adc_steps), stage.full_scale
         v = torch.round(v * (steps / full)).clamp(-steps, steps) * (full / steps)

@@ -3,8 +3,8 @@
 Orientation, once and for all: every matrix here is (out, in), as the weight. A *word line* carries
 one input of the forward read (a column of the matrix), a *bit line* one output (a row).
 
-With w the weight over the largest magnitude of the matrix, so that |w| <= 1, and span =
-g_max - g_min:
+With w the scaled weight, |w| <= 1 (``scaling``), x its magnitude or its place in [-1, 1], and
+span = g_max - g_min:
 
 ==================  =====================================  =====================================
 mapping             devices                                stored weight
@@ -15,6 +15,8 @@ reference_column    g = g_mid + w span / 2, and one        2 (g - g_ref) / span
                     column of g_ref = g_mid per tile
 offset              g = g_mid + w span / 2                 2 (g - g_mid) / span, g_mid digital
 ==================  =====================================  =====================================
+
+Each slice of a weight is such a weight of its own.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ import numpy.typing as npt
 
 from eptsim.base.streams import Stream
 from eptsim.cards import Card
-from eptsim.cell.drift import drifted
-from eptsim.cell.programming import programmed, stuck, to_levels
-from eptsim.cell.read_noise import sigma_s
+from eptsim.cell.drift import compensation
+from eptsim.crossbar.cells import DEVICES_PER_SLICE, CellCounts, holds_exactly, program_cells
+from eptsim.crossbar.scaling import Scales, Tiling, digit_weights, scales_of, to_digits
 
 Array = npt.NDArray[np.float64]
 MAPPINGS = ("differential", "reference_column", "offset")
@@ -36,87 +38,114 @@ MAPPINGS = ("differential", "reference_column", "offset")
 
 @dataclass(frozen=True)
 class Programmed:
-    """What one array holds after programming, in units of the largest weight.
+    """What one array holds after programming.
 
     Attributes
     ----------
-    scale : float
-        Largest magnitude of the target matrix (1 for an all-zero matrix).
-    weight : (out, in)
-        Stored weights over ``scale``, every device flaw included.
-    noise_variance : (out, in) or float or None
-        Variance of one read of each stored weight; a float where all cells share it.
-    reference_variance : (out_tiles, in) or None
-        Read variance of the reference column of each tile (mapping ``reference_column``).
+    scales : Scales
+        Digital factors between the weight and its cells.
+    target : (slices, out, in)
+        What the cells were aimed at, in [-1, 1]: ``stored_weights`` of perfect cells.
+    devices_s : (devices, slices, out, in) or None
+        Conductances (S), every device flaw included; None where the cells hold their targets.
+    reference_s : (slices, out_tiles, in) or None
+        Conductances (S) of the reference cells (mapping ``reference_column``).
+    rescale : float
+        Digital factor that compensates the drift.
+    counts : CellCounts
+        How many cells there are, failed to verify or are stuck.
+    clipped : float
+        Fraction of the weights beyond their scale.
     """
 
-    scale: float
-    weight: Array
-    noise_variance: Array | float | None
-    reference_variance: Array | None
+    scales: Scales
+    target: Array
+    devices_s: Array | None
+    reference_s: Array | None
+    rescale: float
+    counts: CellCounts
+    clipped: float
 
 
-def program_cells(target_s: Array, card: Card, stream: Stream, device: int) -> Array:
-    """Conductances (S) that cells aimed at ``target_s`` (S, rows x lines) hold after programming.
+def program(weight: Array, card: Card, stream: Stream, tiling: Tiling) -> Programmed:
+    """Program ``weight`` (out, in) with ``card``'s mapping, cells and flaws."""
+    array, levels = card.array, card.cell.levels
+    digits = digit_weights(array.slices, levels)
+    scales = scales_of(weight, tiling, array.scaling, array.clip_percentile, digits)
+    w = weight / (scales.scale * scales.relative(tiling))
+    clipped = float(np.mean(np.abs(w) > 1.0 + 1e-12))
+    w = np.clip(w, -1.0, 1.0)
+    if array.mapping == "differential":
+        parts = [to_digits(np.maximum(sign * w, 0.0), array.slices, levels) for sign in (1, -1)]
+        target = parts[0] - parts[1]
+    else:
+        parts = [w[None] if array.slices == 1 else to_digits(0.5 * w + 0.5, array.slices, levels)]
+        if array.slices > 1:
+            parts[0] = 2.0 * parts[0] - 1.0
+        target = parts[0]
+    if holds_exactly(card):
+        return Programmed(scales, target, None, None, 1.0, CellCounts(), clipped)
+    devices, reference, factor, counts = _write(parts, card, stream, tiling)
+    return Programmed(scales, target, devices, reference, factor, counts, clipped)
 
-    ``device`` numbers the device of the cell (0: g+, 1: g-, 2: reference), so that each has draws
-    of its own.
-    """
+
+def perfect_devices(target: Array, card: Card, tiling: Tiling) -> tuple[Array, Array | None]:
+    """Conductances (S) of cells that hold ``target`` (slices, out, in) exactly."""
     cell = card.cell
-    rows, lines = target_s.shape
-    g_s = to_levels(target_s, cell.g_min_s, cell.g_max_s, cell.levels)
-    if cell.programming.sigma > 0:
-        normal = stream.normal(rows, lines, read=0, plane=device).astype(np.float64)
-        g_s = programmed(g_s, cell.programming.sigma * cell.g_max_s, normal)
-    if cell.drift.nu > 0 or cell.drift.nu_sigma > 0:
-        normal = stream.normal(rows, lines, read=2, plane=device).astype(np.float64)
-        drift = cell.drift
-        g_s = drifted(g_s, drift.nu, drift.nu_sigma, cell.drift.time_s, drift.t0_s, normal)
-    if cell.stuck.low > 0 or cell.stuck.high > 0:  # what is stuck does not drift either
-        uniform = stream.uniform(rows, lines, read=1, plane=device).astype(np.float64)
-        g_s = stuck(g_s, cell.g_min_s, cell.g_max_s, cell.stuck.low, cell.stuck.high, uniform)
-    return g_s
+    span_s, mid_s = cell.g_max_s - cell.g_min_s, 0.5 * (cell.g_min_s + cell.g_max_s)
+    if card.array.mapping == "differential":
+        plus, minus = np.maximum(target, 0.0), np.maximum(-target, 0.0)
+        return cell.g_min_s + span_s * np.stack([plus, minus]), None
+    devices = mid_s + 0.5 * span_s * target[None]
+    if card.array.mapping == "offset":
+        return devices, None
+    return devices, np.full((target.shape[0], len(tiling.out), target.shape[2]), mid_s)
 
 
-def program(weight: Array, card: Card, stream: Stream, out_tiles: list[slice]) -> Programmed:
-    """Program ``weight`` (out, in) with ``card``'s mapping, cells and flaws.
+def _write(
+    parts: list[Array], card: Card, stream: Stream, tiling: Tiling
+) -> tuple[Array, Array | None, float, CellCounts]:
+    """Program the cells of every device and slice; see :class:`Programmed`."""
+    cell = card.cell
+    span_s, mid_s = cell.g_max_s - cell.g_min_s, 0.5 * (cell.g_min_s + cell.g_max_s)
+    pair = card.array.mapping == "differential"
+    slices, out, inner = parts[0].shape
+    devices = np.empty((len(parts), slices, out, inner))
+    reference = None
+    if card.array.mapping == "reference_column":
+        reference = np.empty((slices, len(tiling.out), inner))
+    before_s = after_s = 0.0
+    counts = CellCounts()
+    for k in range(slices):
+        for device, part in enumerate(parts):
+            target_s = cell.g_min_s + part[k] * span_s if pair else mid_s + 0.5 * part[k] * span_s
+            done = program_cells(target_s, card, stream, device + DEVICES_PER_SLICE * k)
+            devices[device, k] = done.g_s
+            before_s, after_s = before_s + done.before_s, after_s + float(done.g_s.sum())
+            counts = counts + done.counts
+        if reference is not None:
+            target_s = np.full(reference.shape[1:], mid_s)
+            done = program_cells(target_s, card, stream, 2 + DEVICES_PER_SLICE * k)
+            reference[k] = done.g_s
+            counts = counts + done.counts
+    factor = 1.0
+    if cell.drift.compensation == "reference_read":
+        factor = compensation(np.array(before_s), np.array(after_s))
+    return devices, reference, factor, counts
 
-    ``out_tiles`` are the slices of the output lines that share one tile (and so one reference
-    column).
-    """
-    scale = float(np.abs(weight).max()) or 1.0
-    w = weight / scale
+
+def stored_weights(
+    devices_s: Array, reference_s: Array | None, card: Card, tiling: Tiling
+) -> Array:
+    """Weights (slices, out, in), in [-1, 1] for perfect cells, that conductances (S) stand for."""
     cell = card.cell
     span_s = cell.g_max_s - cell.g_min_s
     if card.array.mapping == "differential":
-        plus = program_cells(cell.g_min_s + np.maximum(w, 0.0) * span_s, card, stream, 0)
-        minus = program_cells(cell.g_min_s + np.maximum(-w, 0.0) * span_s, card, stream, 1)
-        noise = _variance((plus, minus), card, 1.0 / span_s)
-        return Programmed(scale, (plus - minus) / span_s, noise, None)
-    g_mid_s = 0.5 * (cell.g_min_s + cell.g_max_s)
-    g_s = program_cells(g_mid_s + 0.5 * w * span_s, card, stream, 0)
-    noise = _variance((g_s,), card, 2.0 / span_s)
-    if card.array.mapping == "offset":
-        return Programmed(scale, 2.0 * (g_s - g_mid_s) / span_s, noise, None)
-    target_s = np.full((len(out_tiles), w.shape[1]), g_mid_s)
-    reference_s = program_cells(target_s, card, stream, 2)
-    stored = np.empty_like(g_s)
-    for tile, lines in enumerate(out_tiles):
-        stored[lines] = 2.0 * (g_s[lines] - reference_s[tile]) / span_s
-    reference_noise = None
-    if cell.read_noise.law != "none":
-        sigma = sigma_s(reference_s, cell.read_noise.law, cell.read_noise.sigma, cell.g_max_s)
-        reference_noise = (2.0 * sigma / span_s) ** 2
-    return Programmed(scale, stored, noise, reference_noise)
-
-
-def _variance(devices: tuple[Array, ...], card: Card, per_s: float) -> Array | float | None:
-    noise = card.cell.read_noise
-    if noise.law == "none":
-        return None
-    if noise.law == "constant":
-        return len(devices) * (noise.sigma * card.cell.g_max_s * per_s) ** 2
-    total = np.zeros_like(devices[0])
-    for g_s in devices:
-        total += (sigma_s(g_s, noise.law, noise.sigma, card.cell.g_max_s) * per_s) ** 2
-    return total
+        return np.asarray((devices_s[0] - devices_s[1]) / span_s)
+    if reference_s is None:
+        mid_s = 0.5 * (cell.g_min_s + cell.g_max_s)
+        return np.asarray(2.0 * (devices_s[0] - mid_s) / span_s)
+    stored: Array = np.empty_like(devices_s[0])
+    for tile, lines in enumerate(tiling.out):
+        stored[:, lines] = 2.0 * (devices_s[0][:, lines] - reference_s[:, tile, None]) / span_s
+    return stored

@@ -9,6 +9,7 @@ import torch
 from eptsim.base.errors import CardError, choice
 from eptsim.base.streams import Stream
 from eptsim.cards import Card
+from eptsim.crossbar.wander import wander
 
 DIRECTIONS = ("forward", "transpose")
 RANGE_POLICIES = ("fixed", "per_vector", "held")
@@ -30,10 +31,38 @@ def smallest_range(dtype: torch.dtype) -> float:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a read stands in the random streams: its number and its first vector's row."""
+    """Where a read stands in the random streams: its number and its first vector's row.
+
+    ``time_s`` is when it happens, for what moves with time.
+    """
 
     read: int
     row: int
+    time_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wander:
+    """Offsets that move as Ornstein-Uhlenbeck processes, one per line.
+
+    Attributes
+    ----------
+    sigma : float
+        Standard deviation, in normalised units.
+    correlation_s : float
+        Correlation time.
+    stream : Stream
+        Source of the draws.
+    """
+
+    sigma: float
+    correlation_s: float
+    stream: Stream
+
+    def at(self, time_s: float, like: torch.Tensor) -> torch.Tensor:
+        """Distance of each offset (segments, lines) from its mean, as a tensor ``like``."""
+        found = wander(self.stream, like.shape[0], like.shape[1], time_s, self.correlation_s)
+        return torch.from_numpy(self.sigma * found).to(like.device, like.dtype)
 
 
 @dataclass(frozen=True)
@@ -56,8 +85,12 @@ class LineStage:
         1 + gain error, and offset in normalised units, of each line of each tile segment.
     line_sigma : float
         Standard deviation of the line noise, in normalised units.
+    wander : Wander or None
+        How the offsets move with time.
     cell_noise : bool
         Whether the cells add read noise of their own.
+    flicker : bool
+        Whether the cells fluctuate with time.
     exact : bool
         Whether the read is the bare matmul.
     """
@@ -70,13 +103,21 @@ class LineStage:
     gain: torch.Tensor
     offset: torch.Tensor
     line_sigma: float
+    wander: Wander | None
     cell_noise: bool
+    flicker: bool
     exact: bool
 
     @property
     def noisy(self) -> bool:
         """Whether two reads of the same input differ."""
-        return self.cell_noise or self.line_sigma > 0
+        return self.cell_noise or self.flicker or self.line_sigma > 0 or self.wander is not None
+
+    def offset_at(self, time_s: float) -> torch.Tensor:
+        """Offset of each line at ``time_s``, (segments, lines), in normalised units."""
+        if self.wander is None:
+            return self.offset
+        return self.offset + self.wander.at(time_s, self.offset)
 
 
 def _steps(bits: int | None) -> int | None:
@@ -108,14 +149,18 @@ def line_stage(
         normal = Stream.of(seed, path, direction, what).normal(segments, lines)
         return (sigma * torch.from_numpy(normal).double()).to(device=device, dtype=dtype)
 
-    cell_noise = card.cell.read_noise.law != "none" and card.cell.read_noise.sigma > 0
+    noise = card.cell.read_noise
+    cell_noise = noise.law == "table" or (noise.law != "none" and noise.sigma > 0)
+    bent = card.array.coding == "amplitude" and card.cell.iv.law != "linear"
     exact = (
         entry.dac_bits is None
         and entry.adc_bits is None
         and entry.input_range is None
         and entry.output_range is None
         and not cell_noise
-        and max(entry.offset, entry.gain, entry.line_noise) == 0
+        and not bent
+        and card.cell.flicker.sigma == 0
+        and max(entry.offset, entry.gain, entry.line_noise, entry.offset_drift) == 0
     )
     return LineStage(
         dac_steps=_steps(entry.dac_bits),
@@ -126,7 +171,14 @@ def line_stage(
         gain=1.0 + spread("gain", entry.gain),
         offset=spread("offset", entry.offset * full),
         line_sigma=entry.line_noise * full,
+        wander=None
+        if entry.offset_drift == 0
+        else Wander(
+            entry.offset_drift * full, entry.offset_time_s,
+            Stream.of(seed, path, direction, "wander"),
+        ),
         cell_noise=cell_noise,
+        flicker=card.cell.flicker.sigma > 0,
         exact=exact,
     )
 

@@ -185,7 +185,8 @@ def _partway(
 
 def _fresh(chip: Chip, trip: Pass) -> Pass:
     """A pass like ``trip`` with a read number, and so noise, of its own."""
-    return replace(trip, number=chip.new_pass(trip.phase, trip.range_policy).number)
+    fresh = chip.new_pass(trip.phase, trip.range_policy)
+    return replace(trip, number=fresh.number, time_s=fresh.time_s)
 
 
 def _blown_up(

@@ -178,5 +178,5 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
     entry = SCHEMA["cell.read_noise.table"]
     (tmp_path / "broken.h5").write_text("x")
     for name in ("none.h5", "broken.h5", "."):
-        with pytest.raises(CardError, match="cannot be read as HDF5"):
+        with pytest.raises(CardError, match="found no HDF5 file"):
             check_value(entry, tmp_path / name, "here")

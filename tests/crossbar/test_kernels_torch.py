@@ -62,7 +62,7 @@ def test_no_vector_is_driven_below_the_smallest_range(ideal, dtype):
 def test_adc_grid_and_clip(ideal):
     stage = make(ideal, {"adc_bits": 3, "output_range": 1.5}, lines=61)
     v = torch.linspace(-3, 3, 61, dtype=torch.float64)[None]
-    got = sense(v, stage, 0, None, None, STREAM, AT)
+    got = sense(v, stage, 0, stage.offset, None, None, STREAM, AT)
     torch.testing.assert_close(torch.unique(got), torch.arange(-3, 4, dtype=torch.float64) / 2)
     assert (got - v.clamp(-1.5, 1.5)).abs().max() <= 0.25 + 1e-12
 
@@ -70,9 +70,9 @@ def test_adc_grid_and_clip(ideal):
 def test_rails_clip_without_an_adc(ideal):
     stage = make(ideal, {"output_range": 1.5})
     v = T([[1.0, 2.0, -7.0]], dtype=torch.float64)
-    assert sense(v, stage, 0, None, None, STREAM, AT).tolist() == [[1.0, 1.5, -1.5]]
+    assert sense(v, stage, 0, stage.offset, None, None, STREAM, AT).tolist() == [[1.0, 1.5, -1.5]]
     free = make(ideal, {"gain": 1e-9})
-    torch.testing.assert_close(sense(v, free, 0, None, None, STREAM, AT), v)
+    torch.testing.assert_close(sense(v, free, 0, free.offset, None, None, STREAM, AT), v)
 
 
 def test_order_of_the_stages(ideal):
@@ -82,8 +82,9 @@ def test_order_of_the_stages(ideal):
     stage = dataclasses.replace(stage, gain=3 * one, offset=one)
     normal = Stream.of(0, "x").normal(1, 1)[0, 0]
     for v, cut in ((0.0, False), (5.0, True)):
-        got = sense(v * one, stage, 0, None, 5 * one, STREAM, AT).item()
+        got = sense(v * one, stage, 0, stage.offset, None, 5 * one, STREAM, AT).item()
         want = 12.0 if cut else (v + 1.2 * normal) * 3 + 1
         assert got == pytest.approx(want - 5, abs=1e-5)
-    extra = sense(0 * one, stage, 0, T([[2.0]], dtype=torch.float64), None, STREAM, AT).item()
+    two = T([[2.0]], dtype=torch.float64)
+    extra = sense(0 * one, stage, 0, stage.offset, two, None, STREAM, AT).item()
     assert extra == pytest.approx(3 * (1.44 + 2.0) ** 0.5 * normal + 1, abs=1e-5)

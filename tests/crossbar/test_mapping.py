@@ -1,12 +1,16 @@
 """From weights to cells and back: exact where nothing is wrong, one draw per cell where it is."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from eptsim.base.streams import Stream
+from eptsim.crossbar.derived import Derived, content_of, derive, perfect_content
 from eptsim.crossbar.mapping import MAPPINGS, program
-from eptsim.crossbar.tiles import cut
+from eptsim.crossbar.scaling import Tiling
 
 G_MIN, G_MAX = 1e-6, 2.1e-5
 CELL = {"cell.g_min_s": G_MIN, "cell.g_max_s": G_MAX}
@@ -14,8 +18,25 @@ W = np.random.default_rng(0).normal(size=(40, 60))
 BIG = np.random.default_rng(1).uniform(-1, 1, size=(500, 800))
 
 
+@dataclass
+class Held:
+    """A programmed matrix, seen as its weights over the largest one."""
+
+    weight: np.ndarray
+    scale: float
+    derived: Derived | None
+
+
 def stored(w, card, seed=0, tile=None):
-    return program(w, card, Stream.of(seed, "a", "program"), cut(w.shape[0], tile))
+    card = card if tile is None else card.override({"array.columns": tile})
+    tiling = Tiling.of(w.shape, card.array)
+    done = program(w, card, Stream.of(seed, "a", "program"), tiling)
+    target = torch.from_numpy(done.target)
+    content = content_of(done, target, card) or perfect_content(target, card, tiling)
+    derived = derive(content, card, tiling, Stream.of(seed, "a", "flicker"), exact=True)
+    if done.devices_s is None:
+        np.testing.assert_allclose(derived.weights, target, atol=1e-13)
+    return Held(derived.weights[0].numpy(), done.scales.scale, derived)
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS)
@@ -128,12 +149,13 @@ def test_noise_variance_of_one_weight(ideal):
     unit = (0.03 * G_MAX / (G_MAX - G_MIN)) ** 2
     for mapping, cells in (("differential", 2), ("offset", 4), ("reference_column", 4)):
         card = ideal.override({**CELL, **noise, "array.mapping": mapping})
-        assert stored(W, card).noise_variance == pytest.approx(cells * unit, rel=1e-12)
+        assert stored(W, card).derived.noise.uniform == pytest.approx(cells * unit, rel=1e-12)
     card = ideal.override({**CELL, **noise, "cell.read_noise.law": "proportional"})
     w = W / np.abs(W).max()
     g_plus, g_minus = (G_MIN + (G_MAX - G_MIN) * np.maximum(s * w, 0) for s in (1, -1))
     want = 0.03**2 * (g_plus**2 + g_minus**2) / (G_MAX - G_MIN) ** 2
-    np.testing.assert_allclose(stored(W, card).noise_variance, want, rtol=1e-12)
+    found = stored(W, card).derived.noise.variance(0, False, slice(None))
+    np.testing.assert_allclose(found, want, rtol=1e-12)
 
 
 def test_reference_columns_belong_to_tiles(ideal):
@@ -141,7 +163,7 @@ def test_reference_columns_belong_to_tiles(ideal):
     noise = {"cell.read_noise.law": "proportional", "cell.read_noise.sigma": 0.03}
     card = ideal.override({**CELL, **changes, **noise})
     done = stored(np.zeros((100, 200)), card, tile=25)
-    assert done.reference_variance.shape == (4, 200)
+    assert done.derived.reference_noise.shape == (1, 4, 200)
     shared = done.weight.reshape(4, 25, 200).mean(axis=1)
     sigma = 2 * 0.01 * G_MAX / (G_MAX - G_MIN)
     want = sigma * (1 + 1 / 25) ** 0.5

@@ -1,0 +1,91 @@
+"""Read noise of the cells of one array, as variances of its stored weights.
+
+The noise of a line is the sum over its cells, so one draw per output with the summed variance is
+the exact distribution (design, section 4). The variances are computed from the conductances when
+they are needed, which costs one pass over the cells a read and no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from eptsim.cards.cell_entries import ReadNoise
+from eptsim.cell.read_noise import sigma_s
+from eptsim.crossbar.tiles import operand
+
+
+@dataclass(frozen=True)
+class CellNoise:
+    """Variance of one read of each stored weight, in units of the weights.
+
+    Attributes
+    ----------
+    entry : ReadNoise
+        The law of the card.
+    g_max_s : float
+        Unit of the conductances.
+    per_g : float
+        Stored weight per conductance of one device, in units of ``g_max_s``.
+    cells : (devices, slices, out, in) or None
+        Conductances in units of ``g_max_s``; None where all cells share one variance.
+    devices : int
+        Devices per weight.
+    fixed : (slices, out, in) or None
+        Variances that are not computed anew: those that wires or a table change.
+    """
+
+    entry: ReadNoise
+    g_max_s: float
+    per_g: float
+    cells: torch.Tensor | None
+    devices: int
+    fixed: torch.Tensor | None = None
+
+    @property
+    def uniform(self) -> float | None:
+        """The variance, where every stored weight has the same."""
+        if self.entry.law == "constant" and self.fixed is None:
+            return self.devices * (self.entry.sigma * self.per_g) ** 2
+        return None
+
+    def variance(self, k: int, forward: bool, part: slice) -> torch.Tensor:
+        """Variances (inner part, lines) of slice ``k`` as one direction sees its segment."""
+        where = (slice(None), part) if forward else (part, slice(None))
+        if self.fixed is not None:
+            found = self.fixed[k][where]
+        else:
+            assert self.cells is not None
+            found = variance(self.cells[(slice(None), k, *where)], self)
+        return operand(found.T) if forward else found
+
+
+def variance(cells: torch.Tensor, noise: CellNoise) -> torch.Tensor:
+    """Summed variance of the devices (devices, ...) of each weight, in units of the weights."""
+    entry = noise.entry
+    unit = entry.sigma * noise.per_g
+    if entry.law == "proportional":
+        total = cells[0].square()
+        for device in cells[1:]:
+            total.addcmul_(device, device)
+        return total.mul_(unit**2)
+    if entry.law == "sqrt":
+        return (cells[0].clone() if cells.shape[0] == 1 else cells.sum(dim=0)).mul_(unit**2)
+    if entry.law == "constant":
+        return torch.full_like(cells[0], cells.shape[0] * unit**2)
+    g_s = cells.double().cpu().numpy() * noise.g_max_s
+    sigma = sigma_s(g_s, entry.law, entry.sigma, noise.g_max_s, entry.table) / noise.g_max_s
+    total_64 = np.square(sigma * noise.per_g).sum(axis=0)
+    return torch.from_numpy(total_64).to(cells.device, cells.dtype)
+
+
+def through_wires(variances: torch.Tensor, cells: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """Variances (devices, ...) of single devices as they appear at the lines of a resistive tile.
+
+    A cell's current reaches the line attenuated as its drive is, so its noise shrinks with the
+    square of effective over true conductance: exact to first order in the wires' resistance.
+    """
+    ratio = torch.where(cells > 0, seen / cells.clamp(min=torch.finfo(cells.dtype).tiny), 0.0)
+    return variances * ratio.square()

@@ -1,0 +1,160 @@
+"""Programming the cells of one device of an array: the cell physics of a card, in its order.
+
+Target, clipped to the cell's own window; levels; programming with or without verify; then time:
+drift, retention; and what is stuck does neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eptsim.base.streams import Stream
+from eptsim.cards import Card
+from eptsim.cards.cell_entries import Cell
+from eptsim.cell.drift import drifted
+from eptsim.cell.programming import (
+    cell_window,
+    programmed,
+    programming_sigma_s,
+    stuck,
+    to_levels,
+    write_verify,
+)
+from eptsim.cell.retention import retained
+
+Array = npt.NDArray[np.float64]
+
+#: Planes of the random streams that one slice takes: g+ or g, g-, reference.
+DEVICES_PER_SLICE = 3
+#: Read numbers of the draws of one device in its stream.
+_ERROR, _STUCK, _DRIFT, _LOW, _HIGH, _STUCK_LEVEL, _VERIFY = range(7)
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Numbers of cells: all that were written, outside the verify tolerance, stuck."""
+
+    written: int = 0
+    unverified: int = 0
+    stuck: int = 0
+
+    def __add__(self, other: CellCounts) -> CellCounts:
+        return CellCounts(
+            self.written + other.written,
+            self.unverified + other.unverified,
+            self.stuck + other.stuck,
+        )
+
+
+@dataclass(frozen=True)
+class Written:
+    """Cells after programming.
+
+    Attributes
+    ----------
+    g_s : (rows, lines)
+        Conductances (S) at the time of the card.
+    before_s : float
+        Their sum (S) right after programming.
+    counts : CellCounts
+        How many there are, failed to verify, and are stuck.
+    """
+
+    g_s: Array
+    before_s: float
+    counts: CellCounts
+
+
+def holds_exactly(card: Card) -> bool:
+    """Whether every cell holds its target exactly, so that nothing needs to be drawn."""
+    cell = card.cell
+    programming, drift, spread = cell.programming, cell.drift, cell.spread
+    return (
+        cell.levels is None
+        and (spread.g_min, spread.g_max) == (0, 0)
+        and (programming.sigma, programming.sigma_linear, programming.sigma_quadratic) == (0, 0, 0)
+        and programming.table is None
+        and (drift.nu, drift.nu_sigma) == (0, 0)
+        and cell.retention.tau_s is None
+        and (cell.stuck.low, cell.stuck.high, cell.stuck.random) == (0, 0, 0)
+    )
+
+
+def program_cells(target_s: Array, card: Card, stream: Stream, plane: int) -> Written:
+    """Program cells aimed at ``target_s`` (S, rows x lines); ``plane`` numbers their device."""
+    cell = card.cell
+    rows, lines = target_s.shape
+
+    def normal(read: int) -> Array:
+        return stream.normal(rows, lines, read=read, plane=plane).astype(np.float64)
+
+    def uniform(read: int) -> Array:
+        return stream.uniform(rows, lines, read=read, plane=plane).astype(np.float64)
+
+    g_s = to_levels(target_s, cell.g_min_s, cell.g_max_s, cell.levels)
+    low_s: Array | float = 0.0
+    high_s: Array | float = np.inf
+    if cell.spread.g_min > 0 or cell.spread.g_max > 0:
+        spread = cell.spread
+        low_s, high_s = cell_window(
+            cell.g_min_s, cell.g_max_s, spread.g_min, spread.g_max, normal(_LOW), normal(_HIGH)
+        )
+    programming = cell.programming
+    sigma_s = programming_sigma_s(
+        g_s, cell.g_max_s, programming.sigma, programming.sigma_linear,
+        programming.sigma_quadratic, programming.table,
+    )
+    unverified = 0
+    if programming.verify_tolerance is not None:
+        g_s, failed = write_verify(
+            g_s, sigma_s, programming.verify_tolerance * cell.g_max_s, programming.verify_rounds,
+            lambda attempt: normal(_ERROR if attempt == 0 else _VERIFY + attempt), low_s, high_s,
+        )
+        unverified = int(failed.sum())
+    else:
+        g_s = np.clip(g_s, low_s, high_s)
+        if sigma_s.any():
+            g_s = programmed(g_s, sigma_s, normal(_ERROR))
+    return _after_programming(g_s, cell, normal, uniform, unverified)
+
+
+def _after_programming(
+    g_s: Array,
+    cell: Cell,
+    normal: Callable[[int], Array],
+    uniform: Callable[[int], Array],
+    unverified: int,
+) -> Written:
+    """Drift, loss and stuck cells of programmed conductances ``g_s`` (S)."""
+    now_s, drift, retention = g_s, cell.drift, cell.retention
+    if drift.nu > 0 or drift.nu_sigma > 0:
+        now_s = drifted(
+            now_s, drift.nu, drift.nu_sigma, drift.time_s, drift.t0_s, normal(_DRIFT)
+        )
+    if retention.tau_s is not None:
+        now_s = retained(
+            now_s, cell.g_min_s, cell.g_max_s, drift.time_s, retention.tau_s, retention.stretch,
+            retention.level,
+        )
+    count = 0
+    if cell.stuck.low > 0 or cell.stuck.high > 0 or cell.stuck.random > 0:
+        where = uniform(_STUCK)
+        level = uniform(_STUCK_LEVEL) if cell.stuck.random > 0 else None
+
+        def freeze(g_s: Array) -> Array:
+            return stuck(
+                g_s, cell.g_min_s, cell.g_max_s, cell.stuck.low, cell.stuck.high, where,
+                cell.stuck.random, level,
+            )
+
+        low, high, random = cell.stuck.low, cell.stuck.high, cell.stuck.random
+        count = int(((where < low + random) | (where > 1.0 - high)).sum())
+        moved = now_s is not g_s
+        now_s = freeze(now_s)
+        g_s = freeze(g_s) if moved and drift.compensation != "none" else now_s
+    counts = CellCounts(g_s.size, unverified, count)
+    return Written(now_s, float(g_s.sum()), counts)

@@ -1,0 +1,193 @@
+"""From the conductances of one array to what its reads use: weights, noise, 1/f noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from eptsim.base.errors import InputError
+from eptsim.base.streams import Stream
+from eptsim.cards import Card
+from eptsim.cell.flicker import modes
+from eptsim.crossbar.cell_noise import CellNoise, through_wires, variance
+from eptsim.crossbar.conduction import Wires, seen_through
+from eptsim.crossbar.flicker import Flicker
+from eptsim.crossbar.mapping import Programmed, perfect_devices, stored_weights
+from eptsim.crossbar.scaling import Scales, Tiling
+
+
+@dataclass(frozen=True)
+class Content:
+    """Conductances of one array, in units of ``cell.g_max_s``.
+
+    Attributes
+    ----------
+    cells : (devices, slices, out, in)
+        g+ and g- of each weight, or its only device.
+    reference : (slices, out_tiles, in) or None
+        The reference cells of each tile.
+    """
+
+    cells: torch.Tensor
+    reference: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What the reads use of the conductances.
+
+    Attributes
+    ----------
+    weights : (slices, out, in), float64
+        Stored weights, as the lines see them.
+    noise : CellNoise or None
+        Read noise of the cells.
+    reference_noise : (slices, out_tiles, in) or None
+        Variance of the reference cells.
+    flicker : Flicker or None
+        1/f noise of the cells.
+    """
+
+    weights: torch.Tensor
+    noise: CellNoise | None
+    reference_noise: torch.Tensor | None
+    flicker: Flicker | None
+
+
+def content_of(done: Programmed, like: torch.Tensor, card: Card) -> Content | None:
+    """Conductances to keep, with dtype and device of ``like``; None where they need not be.
+
+    Cells that hold their targets exactly are told by the stored weights.
+    """
+    if done.devices_s is None:
+        return None
+
+    def keep(g_s: np.ndarray | None) -> torch.Tensor | None:
+        if g_s is None:
+            return None
+        return torch.from_numpy(g_s / card.cell.g_max_s).to(like.device, like.dtype)
+
+    cells = keep(done.devices_s)
+    assert cells is not None
+    return Content(cells, keep(done.reference_s))
+
+
+def perfect_content(target: torch.Tensor, card: Card, tiling: Tiling) -> Content:
+    """Conductances of cells that hold ``target`` (slices, out, in) exactly."""
+    devices_s, reference_s = perfect_devices(target.double().cpu().numpy(), card, tiling)
+    scale = card.cell.g_max_s
+    reference = None if reference_s is None else torch.from_numpy(reference_s / scale)
+    return Content(
+        torch.from_numpy(devices_s / scale).to(target.device, target.dtype),
+        None if reference is None else reference.to(target.device, target.dtype),
+    )
+
+
+def needs_content(card: Card) -> bool:
+    """Whether a read depends on single conductances even where all cells are perfect."""
+    law = card.cell.read_noise.law
+    return (
+        Wires.of(card.array) is not None
+        or card.cell.flicker.sigma > 0
+        or law not in ("none", "constant")
+        or (law != "none" and card.array.mapping == "reference_column")
+    )
+
+
+def derive(
+    content: Content, card: Card, tiling: Tiling, stream: Stream, *, exact: bool
+) -> Derived:
+    """Weights and noise of ``content``; ``exact`` solves the wires exactly, else by ladders."""
+    unit = card.cell.g_max_s
+    wires = Wires.of(card.array)
+    cells, reference = content.cells, content.reference
+    cells_s = cells.double().cpu() * unit
+    reference_s = None if reference is None else reference.double().cpu() * unit
+    seen_s, seen_reference_s = cells_s, reference_s
+    if wires is not None:
+        seen_s, seen_reference_s = seen_through(wires, cells_s, reference_s, tiling, exact)
+    weights = stored_weights(
+        seen_s.numpy(), None if seen_reference_s is None else seen_reference_s.numpy(), card, tiling
+    )
+
+    def back(g_s: torch.Tensor | None) -> torch.Tensor | None:
+        return None if g_s is None else (g_s / unit).to(cells.device, cells.dtype)
+
+    seen, seen_reference = cells, reference
+    if wires is not None:
+        seen_back = back(seen_s)
+        assert seen_back is not None
+        seen, seen_reference = seen_back, back(seen_reference_s)
+    per_g = (1.0 if cells.shape[0] == 2 else 2.0) * unit / (unit - card.cell.g_min_s)
+    noise = _noise(card, cells, seen, per_g, wires is not None)
+    reference_noise = None
+    if noise is not None and reference is not None and seen_reference is not None:
+        reference_noise = variance(reference[None], noise)
+        if wires is not None:
+            reference_noise = through_wires(reference_noise, reference, seen_reference)
+    flicker = None
+    if card.cell.flicker.sigma > 0:
+        entry = card.cell.flicker
+        flicker = Flicker(
+            entry.sigma, modes(entry.fastest_s, entry.slowest_s), stream, per_g, seen,
+            seen_reference, tiling,
+        )
+    return Derived(torch.from_numpy(weights), noise, reference_noise, flicker)
+
+
+def _noise(
+    card: Card, cells: torch.Tensor, seen: torch.Tensor, per_g: float, wired: bool
+) -> CellNoise | None:
+    """Read noise of ``cells``, which the lines see as ``seen``."""
+    entry = card.cell.read_noise
+    if entry.law == "none" or (entry.law != "table" and entry.sigma == 0):
+        return None
+    noise = CellNoise(entry, card.cell.g_max_s, per_g, cells, cells.shape[0])
+    if not wired and entry.law != "table":
+        return noise
+    total = torch.zeros_like(cells[0])
+    for own, outside in zip(cells, seen, strict=True):
+        one = variance(own[None], noise)
+        total += through_wires(one, own, outside) if wired else one
+    return CellNoise(entry, card.cell.g_max_s, per_g, None, cells.shape[0], total)
+
+
+def uniform_noise(card: Card) -> CellNoise | None:
+    """Read noise that all cells share, where no conductance is needed for it."""
+    entry, cell = card.cell.read_noise, card.cell
+    if entry.law == "none" or entry.sigma == 0:
+        return None
+    devices = 2 if card.array.mapping == "differential" else 1
+    per_g = (1.0 if devices == 2 else 2.0) * cell.g_max_s / (cell.g_max_s - cell.g_min_s)
+    return CellNoise(entry, cell.g_max_s, per_g, None, devices)
+
+
+def combine(weights: torch.Tensor, scales: Scales, tiling: Tiling, rescale: float) -> torch.Tensor:
+    """The matrix (out, in), float64, that stored ``weights`` (slices, out, in) stand for."""
+    total = torch.zeros(weights.shape[1:], dtype=torch.float64)
+    for digit, part in zip(scales.digits, weights.double().cpu(), strict=True):
+        total += float(digit) * part
+    return total * torch.from_numpy(scales.relative(tiling)) * (scales.scale * rescale)
+
+
+def check_content(content: Content, like: Content, path: str) -> None:
+    """Refuse conductances that do not look ``like`` the array's, or are negative or not finite."""
+    for name, found, wanted in (
+        ("cells", content.cells, like.cells), ("reference", content.reference, like.reference)
+    ):
+        where = f"array {path!r}: conductances: {name}"
+        if wanted is None and found is None:
+            continue
+        if not isinstance(found, torch.Tensor) or wanted is None:
+            raise InputError(
+                f"{where}: found {type(found).__name__}, allowed: "
+                f"{'None' if wanted is None else 'torch.Tensor'}."
+            )
+        if found.shape != wanted.shape:
+            raise InputError(
+                f"{where}: found shape {tuple(found.shape)}, allowed: {tuple(wanted.shape)}."
+            )
+        if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
+            raise InputError(f"{where}: found negative or non-finite values, allowed: 0 or more.")

@@ -1,0 +1,245 @@
+"""The memory of one array: its conductances, and the weights that the reads multiply by.
+
+The conductances are what the array is; weights and noise are derived from them. So they can be
+saved, moved and derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from eptsim.base.errors import InputError
+from eptsim.base.streams import Stream
+from eptsim.cards import Card
+from eptsim.crossbar.conduction import Wires
+from eptsim.crossbar.derived import (
+    Content,
+    Derived,
+    combine,
+    content_of,
+    derive,
+    needs_content,
+    perfect_content,
+    uniform_noise,
+)
+from eptsim.crossbar.mapping import program
+from eptsim.crossbar.record import ProgrammingRecord, programming_record
+from eptsim.crossbar.scaling import Scales, Tiling
+
+
+@dataclass(frozen=True)
+class Conductances:
+    """Conductances of the cells of one array (S).
+
+    Attributes
+    ----------
+    cells : (devices, slices, out, in), float64
+        g+ and g- of each weight (mapping ``differential``), or its only device.
+    reference : (slices, out_tiles, in), float64, or None
+        The reference cells of each tile (mapping ``reference_column``).
+    """
+
+    cells: npt.NDArray[np.float64]
+    reference: npt.NDArray[np.float64] | None = None
+
+
+@dataclass
+class Memory:
+    """What one array holds.
+
+    Attributes
+    ----------
+    scales, tiling, rescale
+        Digital side of the mapping; see ``Programmed``.
+    content : Content or None
+        Conductances; None where perfect cells are told by the weights alone.
+    stored : (slices, out, in) or None
+        Weights that reads with flaws multiply by, in units of their scales.
+    combined : (1, out, in) or None
+        The digitally combined matrix, which exact reads multiply by.
+    derived : Derived
+        Noise of the cells (its ``weights`` are in ``stored``).
+    record : ProgrammingRecord
+        What programming came to.
+    stale : bool
+        Whether conductances moved since the wires were solved exactly.
+    """
+
+    card: Card
+    seed: int
+    path: str
+    exact: Set[bool]
+    dtype: torch.dtype
+    device: torch.device
+    scales: Scales
+    tiling: Tiling
+    rescale: float
+    content: Content | None
+    record: ProgrammingRecord
+    derived: Derived
+    stored: torch.Tensor | None = None
+    combined: torch.Tensor | None = None
+    stale: bool = False
+
+    @classmethod
+    def program(
+        cls, weight: torch.Tensor, card: Card, seed: int, path: str, exact: Set[bool]
+    ) -> Memory:
+        """Program ``weight`` (out, in); ``exact`` says whether the directions' reads are."""
+        matrix = weight.cpu().double().numpy()
+        tiling = Tiling.of((matrix.shape[0], matrix.shape[1]), card.array)
+        done = program(matrix, card, Stream.of(seed, path, "program"), tiling)
+        content = content_of(done, weight, card)
+        target = torch.from_numpy(done.target)
+        if content is None and needs_content(card):
+            content = perfect_content(target.to(weight.device, weight.dtype), card, tiling)
+        derived = Derived(target, uniform_noise(card), None, None)
+        if content is not None:
+            derived = derive(content, card, tiling, _flicker(seed, path), exact=_exactly(card))
+        read_out = combine(derived.weights, done.scales, tiling, done.rescale)
+        memory = cls(
+            card, seed, path, exact, weight.dtype, weight.device, done.scales, tiling,
+            done.rescale, content, programming_record(done, matrix, read_out.numpy()), derived,
+        )
+        memory._install(derived, read_out)
+        return memory
+
+    def _install(self, derived: Derived, read_out: torch.Tensor) -> None:
+        """Let the reads use ``derived``, which stands for the matrix ``read_out`` (out, in)."""
+        largest = float(read_out.abs().max())
+        if not largest <= torch.finfo(self.dtype).max:
+            raise InputError(
+                f"weight: found a largest magnitude of {self.scales.scale:g}, stored as "
+                f"{largest:g}, allowed: what {self.dtype} holds."
+            )
+        self.stored = self.combined = None
+        if False in self.exact:
+            self.stored = derived.weights.to(self.device, self.dtype)
+        if True in self.exact:
+            self.combined = read_out[None].to(self.device, self.dtype)
+        nothing = torch.empty(0, dtype=torch.float64)  # no view, which would keep them all
+        self.derived = Derived(
+            nothing, derived.noise, derived.reference_noise, derived.flicker
+        )
+
+    def weight(self) -> torch.Tensor:
+        """The matrix (out, in) that the array stands for; a copy."""
+        if self.combined is not None:
+            return self.combined[0].clone()
+        return self._combine(self._weights()).to(self.device, self.dtype)
+
+    def conductances(self) -> Conductances:
+        """The conductances of all cells; a copy."""
+        content = self._content()
+        unit = self.card.cell.g_max_s
+        reference = content.reference
+        return Conductances(
+            content.cells.double().cpu().numpy() * unit,
+            None if reference is None else reference.double().cpu().numpy() * unit,
+        )
+
+    def move(self, moved: Conductances, path: str) -> None:
+        """Let the cells hold ``moved``; exactly solved wires follow by a difference of ladders."""
+        old = self._content()
+        unit = self.card.cell.g_max_s
+        new = Content(
+            self._checked(moved.cells, old.cells, f"array {path!r}: conductances: cells") / unit,
+            None,
+        )
+        if old.reference is not None or moved.reference is not None:
+            where = f"array {path!r}: conductances: reference"
+            found = self._checked(moved.reference, old.reference, where)
+            new = Content(new.cells, found / unit)
+        new = Content(
+            new.cells.to(self.device, self.dtype),
+            None if new.reference is None else new.reference.to(self.device, self.dtype),
+        )
+        derived = self._derive(new, exact=False)
+        if Wires.of(self.card.array) is not None and _exactly(self.card):
+            change = derived.weights - self._derive(old, exact=False).weights
+            weights = self._weights() + change
+            derived = Derived(weights, derived.noise, derived.reference_noise, derived.flicker)
+            self.stale = True
+        self.content = new
+        self._install(derived, self._combine(derived.weights))
+
+    def refresh(self) -> None:
+        """Derive everything anew, wires solved exactly."""
+        derived = self._derive(self._content(), exact=True)
+        self.stale = False
+        self._install(derived, self._combine(derived.weights))
+
+    def wires_error(self, tiles: int) -> float:
+        """Relative error of the weights of ``tiles`` tiles against exactly solved wires."""
+        if Wires.of(self.card.array) is None:
+            return 0.0
+        content, held = self._content(), self._weights()
+        pairs = [(o, i) for o in range(len(self.tiling.out)) for i in range(len(self.tiling.inner))]
+        chosen = np.unique(np.linspace(0, len(pairs) - 1, min(tiles, len(pairs))).round())
+        wrong = size = 0.0
+        for number in chosen.astype(int):
+            tile, column = pairs[number]
+            out, inner = self.tiling.out[tile], self.tiling.inner[column]
+            reference = content.reference
+            part = Content(
+                content.cells[..., out, inner],
+                None if reference is None else reference[:, tile : tile + 1, inner],
+            )
+            alone = Tiling(
+                [slice(0, out.stop - out.start)], [slice(0, inner.stop - inner.start)]
+            )
+            stream = _flicker(self.seed, self.path)
+            want = derive(part, self.card, alone, stream, exact=True).weights
+            wrong += float((held[:, out, inner] - want).square().sum())
+            size += float(want.square().sum())
+        return (wrong / size) ** 0.5 if size > 0 else float(wrong > 0)
+
+    def _weights(self) -> torch.Tensor:
+        """Weights (slices, out, in) as held, float64."""
+        if self.stored is not None:
+            return self.stored.double().cpu()
+        return self._derive(self._content(), exact=_exactly(self.card)).weights
+
+    def _combine(self, weights: torch.Tensor) -> torch.Tensor:
+        return combine(weights, self.scales, self.tiling, self.rescale)
+
+    def _content(self) -> Content:
+        """The conductances, those of perfect cells worked out from the weights."""
+        if self.content is not None:
+            return self.content
+        if self.stored is not None:
+            return perfect_content(self.stored, self.card, self.tiling)
+        assert self.combined is not None  # perfect cells have one slice
+        relative = torch.from_numpy(self.scales.relative(self.tiling)) * self.scales.scale
+        target = (self.combined.double().cpu() / relative).clamp(-1.0, 1.0)
+        return perfect_content(target.to(self.device, self.dtype), self.card, self.tiling)
+
+    def _derive(self, content: Content, *, exact: bool) -> Derived:
+        stream = _flicker(self.seed, self.path)
+        exact = exact and _exactly(self.card)
+        return derive(content, self.card, self.tiling, stream, exact=exact)
+
+    @staticmethod
+    def _checked(found: object, like: torch.Tensor | None, where: str) -> torch.Tensor:
+        """``found`` (S) as a tensor, if it looks ``like`` what is held and is not negative."""
+        if like is None or not isinstance(found, np.ndarray) or found.dtype.kind != "f":
+            allowed = "None" if like is None else "a NumPy array of float"
+            raise InputError(f"{where}: found {type(found).__name__}, allowed: {allowed}.")
+        if found.shape != tuple(like.shape):
+            raise InputError(f"{where}: found shape {found.shape}, allowed: {tuple(like.shape)}.")
+        if not (np.isfinite(found).all() and (found >= 0).all()):
+            raise InputError(f"{where}: found a negative or non-finite value, allowed: 0 or more.")
+        return torch.from_numpy(np.ascontiguousarray(found, dtype=np.float64))
+
+
+def _exactly(card: Card) -> bool:
+    return card.array.wire_model == "exact"
+
+
+def _flicker(seed: int, path: str) -> Stream:
+    return Stream.of(seed, path, "flicker")
