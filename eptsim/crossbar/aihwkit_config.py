@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from eptsim.base.errors import InputError
+from eptsim.cards import Card, load_card
 from eptsim.cards.array_entries import DEFAULT_FULL_SCALE
+from eptsim.cards.schema import SCHEMA
 from eptsim.crossbar.aihwkit_native import require_aihwkit
 
 _MANAGED = ("NONE", "ABS_MAX", "CONSTANT")
@@ -270,3 +272,31 @@ def _devices(name: str, device: Any) -> Iterator[tuple[str, Any]]:
                 yield from _devices(f"{name}.unit_cell_devices[{index}]", inner)
         elif field.name == "device":
             yield from _devices(f"{name}.device", value)
+
+
+def node_card(card: object) -> Card:
+    """The card of a chip on aihwkit arrays: it speaks of the state nodes only.
+
+    Raises
+    ------
+    InputError
+        For a card with any other entry that is not ideal: the configuration decides on arrays,
+        so it would do nothing.
+    """
+    if card is None:
+        return load_card("ideal")
+    if not isinstance(card, Card):
+        raise InputError(
+            f"card: found {type(card).__name__}, allowed: a Card (eptsim.load_card) or None."
+        )
+    idle = [
+        entry.key
+        for entry in card.entries()
+        if entry.value != SCHEMA[entry.key].default and not entry.key.startswith("node.")
+    ]
+    if idle:
+        raise InputError(
+            f"card {card.name!r} with backend 'aihwkit': {', '.join(idle)}: found other than "
+            "default, allowed: node.* only; the arrays are the rpu_config's business."
+        )
+    return card

@@ -17,9 +17,11 @@ from aihwkit.simulator.parameters.base import RPUConfigBase
 from aihwkit.simulator.parameters.enums import RPUDataType
 
 from eptsim.base.errors import InputError
+from eptsim.cards import load_card
 from eptsim.crossbar.aihwkit_config import (
     check_rpu_config,
     converters,
+    node_card,
     private_copy,
     quiet_writing,
 )
@@ -164,3 +166,14 @@ def test_write_noise_inside_a_compound_is_left_out_and_named():
 
 def test_devices_without_write_noise_need_nothing():
     assert quiet_writing(private_copy(presets.CapacitorPreset(), 1)) == (0.0, ())
+
+
+def test_a_card_beside_a_configuration_speaks_of_nodes_only():
+    assert node_card(None) == load_card("ideal")
+    card = load_card("ideal").override({"node.offset": 0.1})
+    assert node_card(card) is card
+    message = r"card 'ideal' with backend 'aihwkit': forward.offset: found other than default"
+    with pytest.raises(InputError, match=message):
+        node_card(card.override({"forward.offset": 0.1}))
+    with pytest.raises(InputError, match="card: found str, allowed: a Card"):
+        node_card("ideal")
