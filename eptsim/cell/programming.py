@@ -107,9 +107,10 @@ def write_verify(
     for attempt in range(1, rounds):
         if not failed.any():
             break
-        again_s = programmed(aim_s, sigma_s, draw(attempt))
-        g_s = np.where(failed, again_s, g_s)
-        failed = np.asarray(np.abs(g_s - target_s) > tolerance_s)
+        again = np.nonzero(failed)
+        sigma_again = sigma_s[again] if isinstance(sigma_s, np.ndarray) else sigma_s
+        g_s[again] = programmed(aim_s[again], sigma_again, draw(attempt)[again])
+        failed[again] = np.abs(g_s[again] - target_s[again]) > tolerance_s
     return g_s, failed
 
 

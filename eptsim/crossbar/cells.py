@@ -28,6 +28,8 @@ from eptsim.cell.retention import retained
 
 Array = npt.NDArray[np.float64]
 
+#: Cells that are programmed at a time.
+_BLOCK = 2**15
 #: Planes of the random streams that one slice takes: g+ or g, g-, reference.
 DEVICES_PER_SLICE = 3
 #: Read numbers of the draws of one device in its stream.
@@ -85,15 +87,36 @@ def holds_exactly(card: Card) -> bool:
 
 
 def program_cells(target_s: Array, card: Card, stream: Stream, plane: int) -> Written:
-    """Program cells aimed at ``target_s`` (S, rows x lines); ``plane`` numbers their device."""
+    """Program cells aimed at ``target_s`` (S, rows x lines); ``plane`` numbers their device.
+
+    Rows are worked on in blocks that stay in the cache; their draws do not depend on it.
+    """
+    rows, lines = target_s.shape
+    step = max(1, _BLOCK // lines)
+    g_s = np.empty_like(target_s)
+    before_s, counts = 0.0, CellCounts()
+    for start in range(0, rows, step):
+        part = slice(start, min(start + step, rows))
+        done = _program_rows(target_s[part], card, stream, plane, start)
+        g_s[part] = done.g_s
+        before_s += done.before_s
+        counts = counts + done.counts
+    return Written(g_s, before_s, counts)
+
+
+def _program_rows(
+    target_s: Array, card: Card, stream: Stream, plane: int, first_row: int
+) -> Written:
     cell = card.cell
     rows, lines = target_s.shape
 
     def normal(read: int) -> Array:
-        return stream.normal(rows, lines, read=read, plane=plane).astype(np.float64)
+        found = stream.normal(rows, lines, first_row=first_row, read=read, plane=plane)
+        return found.astype(np.float64)
 
     def uniform(read: int) -> Array:
-        return stream.uniform(rows, lines, read=read, plane=plane).astype(np.float64)
+        found = stream.uniform(rows, lines, first_row=first_row, read=read, plane=plane)
+        return found.astype(np.float64)
 
     g_s = to_levels(target_s, cell.g_min_s, cell.g_max_s, cell.levels)
     low_s: Array | float = 0.0
