@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
+import h5py
 import pytest
+import torch
 
+from eptsim import Crossbar
 from eptsim.cards import list_cards, load_card
 from eptsim.cards.loader import WRITTEN_KINDS, shipped_sources
 from eptsim.cards.schema import SCHEMA, Sections
@@ -14,8 +18,37 @@ from eptsim.cards.schema import SCHEMA, Sections
 DEVICES = Path(__file__).resolve().parents[2] / "devices"
 
 
-def test_the_first_cards_are_shipped() -> None:
-    assert {"harsh", "ideal", "pcm_mushroom"} <= set(list_cards())
+SHIPPED = (
+    "cmo_hfox_rram", "ecram", "harsh", "hfo2_rram", "ideal", "neurram", "pcm_mushroom", "sonos",
+)  # fmt: skip
+
+
+def test_cards_are_shipped() -> None:
+    assert list_cards() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_readme_counts_the_origins(name: str) -> None:
+    """The README says of each card how many of its numbers are measured, fitted, assumed."""
+    kinds = [view.kind for view in load_card(name).entries()]
+    counts = " + ".join(str(kinds.count(kind)) for kind in ("measured", "fitted", "assumed"))
+    text = (DEVICES / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| `{name}` \|.*$", text, flags=re.MULTILINE)
+    assert row.split(" | ")[2] == counts
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_card_reads_in_both_directions(name: str) -> None:
+    """A chip of the card computes W x and W^T d to within its flaws."""
+    weight = torch.randn(40, 70, generator=torch.Generator().manual_seed(1)) * 0.1
+    x, d = weight[:5], weight.T[:5]
+    xbar = Crossbar(weight, load_card(name), seed=3)
+    for found, exact in (
+        (xbar.read(x), x @ weight.T),
+        (xbar.read_transpose(d), d @ weight),
+    ):
+        error = float(torch.linalg.norm(found - exact) / torch.linalg.norm(exact))
+        assert error < (1e-5 if name == "ideal" else 0.8)
 
 
 def test_folder_holds_data_only() -> None:
@@ -70,6 +103,12 @@ def test_readme_lists_the_schema() -> None:
         assert f"| `{key}` | {allowed} | {default} | {entry.spec.doc} |" in text
 
 
+def test_every_source_is_used() -> None:
+    """Cited by an entry, or named in the words of one as what its source leans on."""
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in DEVICES.glob("*.toml"))
+    assert not [key for key in shipped_sources() if key not in texts]
+
+
 def test_readme_example_of_an_entry_loads(tmp_path: Path) -> None:
     text = (DEVICES / "README.md").read_text(encoding="utf-8")
     blocks = [re.sub(r"^ {3}", "", block, flags=re.MULTILINE) for block in _toml(text)]
@@ -77,7 +116,24 @@ def test_readme_example_of_an_entry_loads(tmp_path: Path) -> None:
     (tmp_path / "sources.bib").write_text(
         "@misc{me2025rram, author = {Me}, title = {Mine}, year = 2025}", encoding="utf-8"
     )
-    assert load_card(tmp_path / "my_rram.toml").transpose.offset == 0.02
+    card = load_card(tmp_path / "my_rram.toml")
+    assert card.transpose.offset == 0.02
+    assert card.cell.programming.table is not None
+    assert card.cell.programming.table.y[1] == 0.8e-6
+
+
+def test_readme_example_of_a_table_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (DEVICES / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r" {3}```python\n(.*?)```", text, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent(code), {"h5py": h5py})
+    for name in ("conductance", "sigma"):
+        assert name in h5py.File(tmp_path / "error.h5")
+    card = load_card("ideal").override(
+        {"cell.g_max_s": 4e-5, "cell.programming.table": tmp_path / "error.h5"}
+    )
+    assert card.cell.programming.table is not None
+    assert card.cell.programming.table.x[1] == 1e-5
 
 
 def _toml(text: str) -> list[str]:
