@@ -19,7 +19,6 @@ import io
 import os
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import h5py
 import numpy as np
 
 from eptsim.base.errors import ResultsError
+from eptsim.base.sealed import SEAL_LENGTH, complete_file, seal_of
 from eptsim.results.identity import canonical_json, task_hash
 from eptsim.results.provenance import collect_provenance
 from eptsim.results.variable import Variable, check_names, is_text
@@ -48,7 +48,6 @@ SUFFIX = ".h5"
 """How the name of a finished result ends. Unfinished ones start with a dot and end in .tmp."""
 
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
-_TRAILER_LENGTH = 15 + 64 + 1
 _RESERVED = ("settings", "task", "seed", "format", "card_text", "card_sha256", "coordinates")
 
 
@@ -90,8 +89,8 @@ def read_image(path: str | os.PathLike[str]) -> bytes:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
-    image, trailer = data[:-_TRAILER_LENGTH], data[-_TRAILER_LENGTH:]
-    if trailer != _trailer(image):
+    image, trailer = data[:-SEAL_LENGTH], data[-SEAL_LENGTH:]
+    if trailer != seal_of(image):
         raise ResultsError(
             f"{path}: found {len(data)} bytes that do not end in their checksum: cut short, changed"
             " since, or not a file that eptsim wrote. Remove it to run its task again."
@@ -111,10 +110,6 @@ def identity_of(path: str | os.PathLike[str], image: bytes) -> str:
             f"{path}: found format {found!r}, allowed: {FORMAT!r}; not a file that eptsim wrote."
         )
     return settings
-
-
-def _trailer(image: bytes) -> bytes:
-    return b"\neptsim sha256 " + hashlib.sha256(image).hexdigest().encode("ascii") + b"\n"
 
 
 def unreadable(path: str | os.PathLike[str], error: Exception) -> ResultsError:
@@ -165,7 +160,7 @@ def write_result(
     """
     path = result_path(folder, settings)
     image = _image(arrays, coords or {}, _attributes(settings, attributes or {}, seed, card_text))
-    _replace(path, image + _trailer(image))
+    _replace(path, image + seal_of(image))
     return path
 
 
@@ -267,31 +262,12 @@ def _dataset(file: h5py.File, name: str, variable: Variable) -> h5py.Dataset:
 
 def _replace(path: Path, data: bytes) -> None:
     """Put ``data`` at ``path``, whole or not at all."""
-    temporary = path.parent / f".{path.stem}.{uuid.uuid4().hex}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+        with complete_file(path) as temporary, temporary.open("xb") as file:
+            file.write(data)
     except OSError as error:
         raise ResultsError(
             f"{path}: cannot be written ({error.strerror or error}), {len(data)} bytes; allowed: a"
             " folder that can be written to, with room for them."
         ) from error
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some network file systems cannot; the file itself is safe
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
