@@ -14,6 +14,7 @@ import torch
 
 from eptsim.cards.cell_entries import ReadNoise
 from eptsim.cell.read_noise import sigma_s
+from eptsim.crossbar.kernels_cpu import sum_of_squares
 from eptsim.crossbar.tiles import operand
 
 
@@ -51,34 +52,51 @@ class CellNoise:
             return self.devices * (self.entry.sigma * self.per_g) ** 2
         return None
 
-    def variance(self, k: int, forward: bool, part: slice) -> torch.Tensor:
-        """Variances (inner part, lines) of slice ``k`` as one direction sees its segment."""
-        where = (slice(None), part) if forward else (part, slice(None))
+    def variances(self, forward: bool) -> tuple[list[torch.Tensor], float]:
+        """Variances (inner, lines) of each slice as one direction sees them.
+
+        Up to a common factor, the second result, which costs less on the smaller side.
+        """
         if self.fixed is not None:
-            found = self.fixed[k][where]
+            found, factor = list(self.fixed), 1.0
         else:
             assert self.cells is not None
-            found = variance(self.cells[(slice(None), k, *where)], self)
-        return operand(found.T) if forward else found
+            pairs = [_summed(self.cells[:, k], self) for k in range(self.cells.shape[1])]
+            found, factor = [total for total, _ in pairs], pairs[0][1]
+        return ([operand(part.T) for part in found] if forward else found), factor
 
 
 def variance(cells: torch.Tensor, noise: CellNoise) -> torch.Tensor:
     """Summed variance of the devices (devices, ...) of each weight, in units of the weights."""
+    found, factor = _summed(cells, noise)
+    return found if factor == 1.0 else found * factor
+
+
+def _summed(cells: torch.Tensor, noise: CellNoise) -> tuple[torch.Tensor, float]:
+    """The variance of ``cells`` over a factor, and the factor."""
     entry = noise.entry
     unit = entry.sigma * noise.per_g
     if entry.law == "proportional":
-        total = cells[0].square()
-        for device in cells[1:]:
-            total.addcmul_(device, device)
-        return total.mul_(unit**2)
+        return _sum_of_squares(cells), unit**2
     if entry.law == "sqrt":
-        return (cells[0].clone() if cells.shape[0] == 1 else cells.sum(dim=0)).mul_(unit**2)
+        return (cells[0] if cells.shape[0] == 1 else cells.sum(dim=0)), unit**2
     if entry.law == "constant":
-        return torch.full_like(cells[0], cells.shape[0] * unit**2)
+        return torch.full_like(cells[0], cells.shape[0] * unit**2), 1.0
     g_s = cells.double().cpu().numpy() * noise.g_max_s
     sigma = sigma_s(g_s, entry.law, entry.sigma, noise.g_max_s, entry.table) / noise.g_max_s
     total_64 = np.square(sigma * noise.per_g).sum(axis=0)
-    return torch.from_numpy(total_64).to(cells.device, cells.dtype)
+    return torch.from_numpy(total_64).to(cells.device, cells.dtype), 1.0
+
+
+def _sum_of_squares(cells: torch.Tensor) -> torch.Tensor:
+    if cells.shape[0] == 2 and cells.dim() == 3 and cells.device.type == "cpu":
+        total = torch.empty_like(cells[0])
+        sum_of_squares(cells[0].numpy(), cells[1].numpy(), total.numpy())
+        return total
+    total = cells[0].square()
+    for device in cells[1:]:
+        total.addcmul_(device, device)
+    return total
 
 
 def through_wires(variances: torch.Tensor, cells: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:

@@ -154,13 +154,14 @@ def _run_fused(
     if plan.bend is not None:
         u = plan.bend(u)
     weights, offset = plan.weights_at(position.time_s), stage.offset_at(position.time_s)
+    cells = _cell_variances(plan)
     out = x.new_empty((rows, lines))
     current = x.new_empty((u.shape[0], lines))
     last = len(plan.segments) - 1
     for index, segment in enumerate(plan.segments):
         segment_u = u[:, segment.part]
         matmul(segment_u, weights[segment.k][segment.part], out=current)
-        variance, row_variance = _variances(plan, segment_u[:rows], index)
+        variance, row_variance = _variances(plan, segment_u[:rows], index, cells)
         _add_shared_noise(plan, current, segment_u[:rows], index, position)
         flags = (index == 0, index == last, False)
         line = None if reference is None else reference[index]
@@ -212,8 +213,18 @@ def _sense(
     )
 
 
+def _cell_variances(plan: Plan) -> tuple[list[torch.Tensor], float] | None:
+    """Read variance of the single weights, where they differ; see ``CellNoise.variances``."""
+    if plan.noise is None or plan.noise.uniform is not None:
+        return None
+    return plan.noise.variances(plan.forward)
+
+
 def _variances(
-    plan: Plan, u: torch.Tensor, index: int
+    plan: Plan,
+    u: torch.Tensor,
+    index: int,
+    cells: tuple[list[torch.Tensor], float] | None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Read variance of a segment's currents: per row and line, and per row."""
     if plan.noise is None:
@@ -225,8 +236,10 @@ def _variances(
     if plan.noise.uniform is not None:
         row = square.sum(dim=1) * plan.noise.uniform
     else:
-        variance = plan.noise.variance(segment.k, plan.forward, segment.part)
-        full = matmul(_padded(square), variance)[: u.shape[0]]
+        assert cells is not None
+        variances, factor = cells
+        scaled = square if factor == 1.0 else square * factor
+        full = matmul(_padded(scaled), variances[segment.k][segment.part])[: u.shape[0]]
     column = plan.reference_column
     if column is not None and not plan.forward:
         # one segment of a transposed read is one tile of bit lines
@@ -292,12 +305,13 @@ def _run_torch(
     if plan.bend is not None:
         u = plan.bend(u)
     weights, offset = plan.weights_at(time_s), stage.offset_at(time_s)
+    cells = _cell_variances(plan)
     total = x.new_zeros((rows, plan.lines))
     for index, segment in enumerate(plan.segments):
         segment_u = u[:, segment.part]
         current = matmul(_padded(segment_u), weights[segment.k][segment.part])
         _add_shared_noise(plan, current, segment_u, index, position)
-        full, row = _variances(plan, segment_u, index)
+        full, row = _variances(plan, segment_u, index, cells)
         variance = full
         if row is not None:
             variance = row[:, None] if full is None else full + row[:, None]

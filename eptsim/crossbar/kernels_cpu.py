@@ -74,6 +74,19 @@ def _accumulate(v, reference, factor, s, out):  # type: ignore[no-untyped-def]
         out[j] = ((v[j] - reference[j]) * factor[j] + out[j]) * s
 
 
+@nb.njit(**_FAST)
+def _sum_squares(a, b, out):  # type: ignore[no-untyped-def]
+    for j in range(out.shape[0]):
+        out[j] = a[j] * a[j] + b[j] * b[j]
+
+
+@nb.njit(error_model="numpy", parallel=True, cache=True)
+def sum_of_squares(a, b, out):  # type: ignore[no-untyped-def]
+    """Elementwise a^2 + b^2 of two matrices, in one pass."""
+    for n in nb.prange(out.shape[0]):
+        _sum_squares(a[n], b[n], out[n])
+
+
 @nb.njit(error_model="numpy", parallel=True, cache=True)
 def drive(x, bits, u, scale, per_vector, quantised, limited, c, masks):  # type: ignore[no-untyped-def]
     """Drive values ``u`` (rows, in) and range ``scale`` (rows,) for inputs ``x`` (rows, in).
