@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from eptsim.base.errors import InputError, choice
+from eptsim.base.heap import give_back
 from eptsim.base.ledger import Ledger, ReadKey
 from eptsim.base.streams import Stream, check_seed
 from eptsim.cards import Card
@@ -119,6 +120,7 @@ class Chip:
                 self.arrays[path] = Crossbar(weight.detach(), card, self.seed, path=path)
                 if on_program is not None:
                     on_program(len(self.arrays), layers * len(ARRAYS))
+        give_back()
         self.node_force = self._draw_node_force()
 
     def _draw_node_force(self) -> list[torch.Tensor]:
