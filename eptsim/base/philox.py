@@ -119,31 +119,56 @@ def fill_rows(normals, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-de
         _turn(words[3], radius, row[2 * n : 3 * n], row[3 * n :])
 
 
+@nb.njit(error_model="numpy", nogil=True, cache=True)
+def _normal_chunk(out, start, stop, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    lines = out.shape[1]
+    normals = np.empty((stop - start, 4 * ((lines + 3) // 4)), np.float32)
+    fill_rows(normals, first_row + start, c2, c3, k0, k1)
+    for r in range(start, stop):
+        for j in range(lines):
+            out[r, j] = normals[r - start, j]
+
+
+@nb.njit(error_model="numpy", nogil=True, cache=True)
+def _uniform_chunk(out, start, stop, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    lines = out.shape[1]
+    n = (lines + 3) // 4
+    words = np.empty((4, n), np.uint32)
+    for r in range(start, stop):
+        fill_words(words, U32(first_row + r), c2, c3, k0, k1)
+        for j in range(lines):
+            w = words[j // n, j % n]
+            # 23 bits and a half: the largest is below 1 in float32 too
+            out[r, j] = F32(F32(I32(w >> U32(9))) + _HALF) * _U23
+
+
 @nb.njit(error_model="numpy", parallel=True, cache=True)
 def normal_rows(out, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Fill ``out`` (rows, lines) float32: row r holds the normals of counter row first_row + r."""
-    rows, lines = out.shape
-    n = (lines + 3) // 4
+    rows = out.shape[0]
     for chunk in nb.prange((rows + 15) // 16):
-        start = chunk * 16
-        stop = min(rows, start + 16)
-        normals = np.empty((stop - start, 4 * n), np.float32)
-        fill_rows(normals, first_row + start, c2, c3, k0, k1)
-        for r in range(start, stop):
-            for j in range(lines):
-                out[r, j] = normals[r - start, j]
+        _normal_chunk(out, chunk * 16, min(rows, chunk * 16 + 16), first_row, c2, c3, k0, k1)
 
 
 @nb.njit(error_model="numpy", parallel=True, cache=True)
 def uniform_rows(out, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Fill ``out`` (rows, lines) float32 with uniforms in (0, 1), counters as in normal_rows."""
-    rows, lines = out.shape
-    n = (lines + 3) // 4
+    rows = out.shape[0]
     for chunk in nb.prange((rows + 15) // 16):
-        words = np.empty((4, n), np.uint32)
-        for r in range(chunk * 16, min(rows, chunk * 16 + 16)):
-            fill_words(words, U32(first_row + r), c2, c3, k0, k1)
-            for j in range(lines):
-                w = words[j // n, j % n]
-                # 23 bits and a half: the largest is below 1 in float32 too
-                out[r, j] = F32(F32(I32(w >> U32(9))) + _HALF) * _U23
+        _uniform_chunk(out, chunk * 16, min(rows, chunk * 16 + 16), first_row, c2, c3, k0, k1)
+
+
+@nb.njit(error_model="numpy", nogil=True, cache=True)
+def normal_rows_serial(out, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """What ``normal_rows`` does, on one thread: waking others costs more than few draws take."""
+    rows = out.shape[0]
+    for start in range(0, rows, 16):
+        _normal_chunk(out, start, min(rows, start + 16), first_row, c2, c3, k0, k1)
+
+
+@nb.njit(error_model="numpy", nogil=True, cache=True)
+def uniform_rows_serial(out, first_row, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """What ``uniform_rows`` does, on one thread."""
+    rows = out.shape[0]
+    for start in range(0, rows, 16):
+        _uniform_chunk(out, start, min(rows, start + 16), first_row, c2, c3, k0, k1)

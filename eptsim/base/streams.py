@@ -19,6 +19,8 @@ from eptsim.base import philox
 from eptsim.base.errors import InputError
 
 _MASK = 0xFFFFFFFF
+#: Below this many draws one thread is faster: tens of microseconds.
+_FEW = 2**16
 
 
 def check_seed(seed: object) -> int:
@@ -62,7 +64,8 @@ class Stream:
         """Standard normals (rows, lines), float32; row r has the address first_row + r."""
         out = np.empty((rows, lines), np.float32)
         if out.size:
-            philox.normal_rows(out, first_row, *self._counters(read, plane))
+            fill = philox.normal_rows_serial if out.size < _FEW else philox.normal_rows
+            fill(out, first_row, *self._counters(read, plane))
         return out
 
     def uniform(
@@ -71,7 +74,8 @@ class Stream:
         """Uniforms in (0, 1), (rows, lines), float32; addresses as in :meth:`normal`."""
         out = np.empty((rows, lines), np.float32)
         if out.size:
-            philox.uniform_rows(out, first_row, *self._counters(read, plane))
+            fill = philox.uniform_rows_serial if out.size < _FEW else philox.uniform_rows
+            fill(out, first_row, *self._counters(read, plane))
         return out
 
     def normal_torch(

@@ -68,3 +68,15 @@ def test_no_uniform_reaches_0_or_1():
     u = Stream.of(1, "edge").uniform(4096, 4096)  # 1.7e7 draws of 2^23 values
     assert u.min() > 0 and u.max() < 1
     assert u.max() > 1 - 2.0**-20
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (16, 8), (37, 13), (100, 1000)])
+def test_one_thread_draws_the_same_bits_as_many(shape):
+    for many, one in (
+        (philox.normal_rows, philox.normal_rows_serial),
+        (philox.uniform_rows, philox.uniform_rows_serial),
+    ):
+        a, b = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        many(a, 5, U(6), U(7), U(8), U(9))
+        one(b, 5, U(6), U(7), U(8), U(9))
+        np.testing.assert_array_equal(a, b)
