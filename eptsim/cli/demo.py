@@ -96,7 +96,7 @@ def _card(name: str, assignments: list[str] | None) -> Card:
     for key, value in read_settings(None, assignments).items():
         if not key.startswith("card."):
             raise InputError(f"--set {key}: no such setting, allowed: card.KEY, such as"
-                             " card.cell.programming.sigma=0.1.")
+                             " card.transpose.offset=0.01.")
         changes[key.removeprefix("card.")] = value
     return load_card(name).override(changes)
 
