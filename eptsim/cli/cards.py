@@ -1,4 +1,4 @@
-"""``eptsim cards``: list, show and check device cards."""
+"""``eptsim cards``: list, show, check and import device cards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eptsim.cli.output import console, print_json, table
 if TYPE_CHECKING:
     from eptsim.cards.card import EntryView
 
-app = typer.Typer(help="Device cards: list, show, check.", no_args_is_help=True)
+app = typer.Typer(help="Device cards: list, show, check, import.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -83,6 +83,51 @@ def check_command(
         console().print(made)
     if any(found for _, found in results):
         raise typer.Exit(1)
+
+
+@app.command("import")
+def import_command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="aihwkit:PRESET, aihwkit:package.module.NAME or a CrossSim parameter file (.json)."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Card file to write; printed where none.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the card; the file's stem where none.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a card of another simulator's settings, and list what it could not carry."""
+    from eptsim.cards.importers import import_card
+
+    if out is not None and out.exists():
+        raise CardError(f"{out}: found a file there, allowed: the name of a new card file.")
+    made = import_card(source, name or (None if out is None else out.stem))
+    if out is not None:
+        try:
+            out.write_text(made.text, encoding="utf-8")
+        except OSError as error:
+            raise CardError(f"{out}: cannot be written: {error}.") from error
+    if as_json:
+        left_out = [{"field": f.field, "value": f.value, "why": f.why} for f in made.left_out]
+        written = None if out is None else str(out)
+        print_json({"name": made.card.name, "file": written, "card": made.text,
+                    "left_out": left_out})
+        return
+    if out is None:
+        typer.echo(made.text, nl=False)
+        return
+    entries = sum(entry.kind != "default" for entry in made.card.entries())
+    console().print(f"{out}: {entries} entries, {len(made.left_out)} settings not carried",
+                    markup=False)
+    shown = table("not carried, or not exactly", "value", "why")
+    for item in made.left_out:
+        shown.add_row(*(text.replace("[", r"\[") for text in (item.field, item.value, item.why)))
+    console().print(shown)
 
 
 def _problem(name: str) -> str | None:
