@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from eptsim.base.streams import Stream
 from eptsim.cards import Card
-from eptsim.cards.cell_entries import Cell
+from eptsim.cards.cell_entries import Cell, Stuck
 from eptsim.cell.drift import drifted
 from eptsim.cell.programming import (
     cell_window,
@@ -174,10 +175,23 @@ def _after_programming(
                 cell.stuck.random, level,
             )
 
-        low, high, random = cell.stuck.low, cell.stuck.high, cell.stuck.random
-        count = int(((where < low + random) | (where > 1.0 - high)).sum())
+        count = int(_is_stuck(where, cell.stuck).sum())
         moved = now_s is not g_s
         now_s = freeze(now_s)
         g_s = freeze(g_s) if moved and drift.compensation != "none" else now_s
     counts = CellCounts(g_s.size, unverified, count)
     return Written(now_s, float(g_s.sum()), counts)
+
+
+def stuck_cells(
+    card: Card, stream: Stream, rows: int, lines: int, plane: int
+) -> npt.NDArray[np.bool_]:
+    """Which cells (rows, lines) that :func:`program_cells` writes cannot be programmed."""
+    return _is_stuck(stream.uniform(rows, lines, read=_STUCK, plane=plane), card.cell.stuck)
+
+
+def _is_stuck(where: npt.NDArray[np.floating[Any]], entry: Stuck) -> npt.NDArray[np.bool_]:
+    """Whether each cell with the uniform draw ``where`` is stuck."""
+    where = where.astype(np.float64)
+    found: npt.NDArray[np.bool_] = (where < entry.low + entry.random) | (where > 1.0 - entry.high)
+    return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from eptsim.base.errors import InputError, choice
 from eptsim.base.streams import check_seed
 from eptsim.cards import Card
+from eptsim.crossbar.archive import ArrayState
 from eptsim.crossbar.calibration import (
     LineCalibration,
     RangeCalibration,
@@ -20,9 +23,10 @@ from eptsim.crossbar.checks import (
     check_vectors,
     check_weight,
 )
+from eptsim.crossbar.crossbar_file import read_crossbar, write_crossbar
 from eptsim.crossbar.engine import run, zero_reference
 from eptsim.crossbar.memory import Conductances, Memory
-from eptsim.crossbar.planning import Correction, PlanSources, make_plan
+from eptsim.crossbar.planning import PlanSources, make_plan
 from eptsim.crossbar.record import ProgrammingRecord
 from eptsim.crossbar.scaling import Tiling
 from eptsim.crossbar.stages import (
@@ -82,40 +86,84 @@ class Crossbar:
             raise InputError(
                 f"card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
             )
-        self.card = card
-        self.seed = check_seed(seed)
-        self.path = path
-        self.range_policy = choice(range_policy, RANGE_POLICIES, "range_policy")
-        self.shape: tuple[int, int] = (weight.shape[0], weight.shape[1])
-        self.dtype = weight.dtype
-        self.device = weight.device
+        seed = check_seed(seed)
+        choice(range_policy, RANGE_POLICIES, "range_policy")
         on_cpu = weight.device.type == "cpu"
         if fused and not on_cpu:
             raise InputError(f"fused: found True on {weight.device}, allowed: True on cpu only.")
-        self._fused = on_cpu if fused is None else fused
-        self._held: dict[str, float | None] = {"forward": None, "transpose": None}
-        self._next_row = {"forward": 0, "transpose": 0}
-        self._corrections: dict[str, Correction] = {}
-        self.time_s = 0.0
-        self._tiling = Tiling.of(self.shape, card.array)
-        self._lines = self._draw_lines()
-        exact = {stage.exact for stage in self._lines.values()}
-        self._memory = Memory.program(weight.detach(), card, self.seed, path, exact)
+        tiling = Tiling.of((weight.shape[0], weight.shape[1]), card.array)
+        lines = {
+            direction: line_stage(
+                card, direction, seed, path, tiling.lines(direction, card.array.slices),
+                weight.dtype, weight.device,
+            )
+            for direction in DIRECTIONS
+        }
+        exact = {stage.exact for stage in lines.values()}
+        memory = Memory.program(weight.detach().contiguous(), card, seed, path, exact)
+        self._take(
+            ArrayState(
+                card, seed, path, range_policy, on_cpu if fused is None else fused, memory, lines,
+                {}, dict.fromkeys(DIRECTIONS), dict.fromkeys(DIRECTIONS, 0), 0.0,
+            )
+        )
+
+    def _take(self, state: ArrayState) -> None:
+        """Be the array that ``state`` describes."""
+        self.card, self.seed, self.path = state.card, state.seed, state.path
+        self.range_policy, self._fused, self.time_s = (
+            state.range_policy, state.fused, state.time_s
+        )
+        self._memory, self._lines, self._corrections = (
+            state.memory, state.lines, state.corrections
+        )
+        self._held, self._next_row = state.held, state.next_row
+        self.shape: tuple[int, int] = state.memory.tiling.shape
+        self.dtype, self.device = state.memory.dtype, state.memory.device
         self._plan()
 
-    def _draw_lines(self) -> dict[str, LineStage]:
-        out, inner = self.shape
-        slices = self.card.array.slices
-        return {
-            direction: line_stage(
-                self.card, direction, self.seed, self.path, (slices * tiles, lines), self.dtype,
-                self.device,
-            )
-            for direction, tiles, lines in (
-                ("forward", len(self._tiling.inner), out),
-                ("transpose", len(self._tiling.out), inner),
-            )
-        }
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write all of the array to one HDF5 file, whole or not at all (``docs/saving.md``).
+
+        Raises CheckpointError where it cannot be written, or is there and ``overwrite`` is False.
+        """
+        write_crossbar(path, self.state(), overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        card: Card | None = None,
+        *,
+        device: torch.device | str = "cpu",
+    ) -> Crossbar:
+        """Open a saved array, which goes on to the bit where it stopped.
+
+        ``card``, where given, replaces the saved one: its converters, line flaws, noise and
+        clock hold, and a calibration of other converters is dropped with a warning.
+
+        Raises
+        ------
+        CheckpointError
+            For a file that is missing, cut short, changed or foreign.
+        CardError
+            For a card that differs in what made the cells; it names every entry.
+        """
+        return cls.of_state(read_crossbar(path, card, device))
+
+    def state(self) -> ArrayState:
+        """All that the array is: its own parts, no copies."""
+        return ArrayState(
+            self.card, self.seed, self.path, self.range_policy, self._fused, self._memory,
+            self._lines, self._corrections, self._held, self._next_row, self.time_s,
+        )
+
+    @classmethod
+    def of_state(cls, state: ArrayState) -> Crossbar:
+        """The array that ``state`` describes, made of its parts."""
+        array = cls.__new__(cls)
+        array._take(state)
+        return array
 
     def _plan(self) -> None:
         """Put together what each direction needs for a read."""

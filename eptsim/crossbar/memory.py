@@ -16,6 +16,7 @@ import torch
 from eptsim.base.errors import InputError
 from eptsim.base.streams import Stream
 from eptsim.cards import Card
+from eptsim.crossbar.cells import DEVICES_PER_SLICE, stuck_cells
 from eptsim.crossbar.conduction import Wires
 from eptsim.crossbar.derived import (
     Content,
@@ -122,6 +123,9 @@ class Memory:
             self.stored = derived.weights.to(self.device, self.dtype)
         if True in self.exact:
             self.combined = read_out[None].to(self.device, self.dtype)
+        self._keep_noise(derived)
+
+    def _keep_noise(self, derived: Derived) -> None:
         nothing = torch.empty(0, dtype=torch.float64)  # no view, which would keep them all
         self.derived = Derived(
             nothing, derived.noise, derived.reference_noise, derived.flicker
@@ -174,6 +178,45 @@ class Memory:
         self.stale = False
         self._install(derived, self._combine(derived.weights))
 
+    def derive_noise(self) -> None:
+        """Work out the noise of the cells for the card, the weights left as they are held."""
+        cell = self.card.cell
+        if self.content is None and needs_content(self.card):
+            self.content = self._content()
+        derived = Derived(torch.empty(0), uniform_noise(self.card), None, None)
+        silent = cell.read_noise.law != "table" and cell.read_noise.sigma == 0
+        if self.content is not None and not (silent and cell.flicker.sigma == 0):
+            derived = self._derive(self.content, exact=not self.stale)
+        self._keep_noise(derived)
+
+    def serve(self, exact: Set[bool]) -> None:
+        """Hold what the reads of directions need that are ``exact`` or not, and no more."""
+        self.exact = exact
+        lacks_stored = False in exact and self.stored is None
+        if lacks_stored or (True in exact and self.combined is None):
+            if self.content is None and lacks_stored:
+                self.stored = self._target()
+            elif self.content is None or (self.stored is not None and self._wired):
+                self.combined = self._combine(self._weights())[None].to(self.device, self.dtype)
+            else:
+                self.refresh()
+        self.stored = self.stored if False in exact else None
+        self.combined = self.combined if True in exact else None
+
+    def stuck_cells(self) -> npt.NDArray[np.bool_] | None:
+        """Which cells (devices, slices, out, in) cannot be programmed; None where all can."""
+        stuck = self.card.cell.stuck
+        if stuck.low == stuck.high == stuck.random == 0:
+            return None
+        stream = Stream.of(self.seed, self.path, "program")
+        devices, slices, out, inner = self._content().cells.shape
+        mask = np.empty((devices, slices, out, inner), np.bool_)
+        for device in range(devices):
+            for k in range(slices):
+                plane = device + DEVICES_PER_SLICE * k
+                mask[device, k] = stuck_cells(self.card, stream, out, inner, plane)
+        return mask
+
     def wires_error(self, tiles: int) -> float:
         """Relative error of the weights of ``tiles`` tiles against exactly solved wires."""
         if Wires.of(self.card.array) is None:
@@ -214,10 +257,18 @@ class Memory:
             return self.content
         if self.stored is not None:
             return perfect_content(self.stored, self.card, self.tiling)
+        return perfect_content(self._target(), self.card, self.tiling)
+
+    def _target(self) -> torch.Tensor:
+        """What perfect cells hold (1, out, in), worked out from the combined matrix."""
         assert self.combined is not None  # perfect cells have one slice
         relative = torch.from_numpy(self.scales.relative(self.tiling)) * self.scales.scale
         target = (self.combined.double().cpu() / relative).clamp(-1.0, 1.0)
-        return perfect_content(target.to(self.device, self.dtype), self.card, self.tiling)
+        return target.to(self.device, self.dtype)
+
+    @property
+    def _wired(self) -> bool:
+        return Wires.of(self.card.array) is not None
 
     def _derive(self, content: Content, *, exact: bool) -> Derived:
         stream = _flicker(self.seed, self.path)

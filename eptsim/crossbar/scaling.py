@@ -31,6 +31,17 @@ class Tiling:
         """Tiles of a matrix (out, in) on tiles of ``array.rows`` inputs x ``array.columns``."""
         return cls(cut(shape[0], array.columns), cut(shape[1], array.rows))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Size (out, in) of the matrix."""
+        return self.out[-1].stop, self.inner[-1].stop
+
+    def lines(self, direction: str, slices: int) -> tuple[int, int]:
+        """Number of segments and of lines that a read in one direction senses."""
+        forward = direction == "forward"
+        along = self.inner if forward else self.out
+        return slices * len(along), self.shape[0 if forward else 1]
+
 
 @dataclass(frozen=True)
 class Scales:
