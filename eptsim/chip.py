@@ -13,8 +13,9 @@ from eptsim.base.heap import give_back
 from eptsim.base.ledger import Ledger, ReadKey
 from eptsim.base.streams import Stream, check_seed
 from eptsim.cards import Card
+from eptsim.crossbar.calibration import LineCalibration
 from eptsim.crossbar.crossbar import Crossbar
-from eptsim.crossbar.stages import RANGE_POLICIES, Position
+from eptsim.crossbar.stages import DIRECTIONS, RANGE_POLICIES, Position
 from eptsim.digital.formats import FORMATS, quantise
 from eptsim.olmo2.block import ARRAYS, block_forward
 from eptsim.olmo2.model import Olmo2
@@ -243,6 +244,18 @@ class Chip:
                     "transpose", vectors, Position(trip.number, 0, trip.time_s)
                 )
         return references
+
+    def calibrate(self, reads: int) -> dict[tuple[str, str], LineCalibration]:
+        """Measure and correct offset and gain of every line of every array, in both directions.
+
+        See ``Crossbar.calibrate``; the keys are (array path, direction).
+        """
+        found = {}
+        for path, crossbar in self.arrays.items():
+            crossbar.time_s = self.time_s
+            for direction in DIRECTIONS:
+                found[path, direction] = crossbar.calibrate(direction, reads)
+        return found
 
     def hold_ranges(self, observed: dict[tuple[str, str], float], margin: float = 1.0) -> None:
         """Set the ``held`` range of each array and direction to ``margin`` times what was seen.

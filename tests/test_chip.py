@@ -285,6 +285,29 @@ def test_the_clock_advances_with_passes_and_phases():
             chip.wait(bad)
 
 
+def test_calibration_of_all_lines_is_what_the_reads_use():
+    card = IDEAL.override({"transpose.offset": 0.02, "transpose.gain": 0.05})
+    network = model(torch.float64)
+    chip, exact = Chip(network, card), Chip(network, IDEAL)
+    outputs = exact.arrays["layers.1.w3"].shape[0]
+    d = torch.randn(4, outputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def error():
+        reads = [
+            one.read_transpose(1, "w3", d, one.new_pass("free", "fixed")) for one in (chip, exact)
+        ]
+        return float((reads[0] - reads[1]).norm() / reads[1].norm())
+
+    before = error()
+    found = chip.calibrate(1)
+    assert set(found) == {(path, way) for path in chip.arrays for way in ("forward", "transpose")}
+    assert found["layers.1.w3", "transpose"].offset_before > 0.01
+    assert found["layers.1.w3", "transpose"].offset_after == pytest.approx(0, abs=1e-12)
+    assert found["layers.1.w3", "forward"].offset_before == 0
+    assert before > 0.05
+    assert error() < 1e-6
+
+
 def test_offsets_wander_with_the_clock():
     card = IDEAL.override({"forward.offset_drift": 0.1, "forward.offset_time_s": 1.0})
     chip = Chip(model(), card)
