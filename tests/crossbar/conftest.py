@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_matrix, csc_matrix
+from scipy.sparse.linalg import splu
 
 from eptsim.base.streams import Stream
 from eptsim.cards import Card, load_card
+from eptsim.cell.flicker import fluctuation, modes
 from eptsim.crossbar.crossbar import Crossbar
 
 Array = np.ndarray
+#: Read numbers of the draws of a cell.
+ERROR, STUCK, DRIFT, LOW, HIGH, STUCK_LEVEL, VERIFY = range(7)
 
 
 @pytest.fixture(scope="session")
@@ -46,109 +51,296 @@ def flawed(ideal: Card) -> Callable[..., Card]:
     return make
 
 
+@pytest.fixture(scope="session")
+def deep(flawed: Callable[..., Card]) -> Callable[..., Card]:
+    """``deep(mapping, changes)``: the flaws of ``flawed`` and all others but wires."""
+
+    def make(mapping: str = "differential", changes: Mapping[str, object] | None = None) -> Card:
+        values: dict[str, object] = {
+            "cell.levels": 5, "array.slices": 2, "array.scaling": "tile",
+            "array.clip_percentile": 97.0, "cell.spread.g_min": 0.01, "cell.spread.g_max": 0.03,
+            "cell.programming.sigma_linear": 0.03, "cell.programming.sigma_quadratic": -0.02,
+            "cell.programming.verify_tolerance": 0.02, "cell.programming.verify_rounds": 3,
+            "cell.read_noise.law": "sqrt", "cell.drift.compensation": "reference_read",
+            "cell.retention.tau_s": 2e4, "cell.retention.stretch": 0.7,
+            "cell.retention.level": 0.3, "cell.stuck.random": 0.04, "cell.flicker.sigma": 0.004,
+            "cell.iv.law": "sinh", "cell.iv.v0_v": 0.15, "array.coding": "amplitude",
+            "forward.offset_drift": 0.01, "transpose.offset_drift": 0.02,
+        }
+        return flawed(mapping, {**values, **(changes or {})})
+
+    return make
+
+
 @dataclass
 class Cells:
-    """Conductances of one array in units of its largest weight, (out, in) each."""
+    """Conductances (S) of one array and what they stand for."""
 
     scale: float
-    devices: list[Array]
-    """Conductances (S) of the devices of each weight; their signed sum is the weight."""
-    reference: Array | None
-    """Conductance (S) of each reference cell, (out tiles, in)."""
-    span: float
-
-    def noise_per_device(self, card: Card, g: Array) -> Array:
-        factor = 1.0 if len(self.devices) == 2 else 2.0
-        noise = card.cell.read_noise
-        base = np.full_like(g, card.cell.g_max_s) if noise.law == "constant" else g
-        return (factor * noise.sigma * base / self.span) ** 2 * (noise.law != "none")
-
-    def weight(self, tile: int) -> Array:
-        if len(self.devices) == 2:
-            return (self.devices[0] - self.devices[1]) / self.span
-        g = self.devices[0]
-        if self.reference is None:
-            raise AssertionError
-        return 2.0 * (g - self.reference[np.arange(g.shape[0]) // tile]) / self.span
+    relative: Array  # (out, in): scale of each weight over ``scale``
+    place: list[float]  # what each slice counts for
+    devices: Array  # (devices, slices, out, in)
+    reference: Array | None  # (slices, out tiles, in); with mapping offset the digital one
+    seen: Array  # as the lines see them, through the wires
+    seen_reference: Array | None
+    rescale: float
+    cells: int
+    unverified: int
+    stuck: int
 
 
-def program_cell(target: Array, card: Card, stream: Stream, device: int) -> Array:
-    cell, shape = card.cell, target.shape
+def group_scale(size: Array, percentile: float | None) -> float:
+    return float(np.quantile(size, (percentile or 100) / 100) or size.max())
+
+
+def scale_weights(w: Array, card: Card) -> Array:
+    """(out, in): the digital scale of each weight, 0 in a group of zeros."""
+    array, size, result = card.array, np.abs(w), np.empty(w.shape)
+    height, width = w.shape
+    if array.scaling == "column":
+        height = 1
+    elif array.scaling == "tile":
+        height, width = array.columns or height, array.rows or width
+    for i in range(0, w.shape[0], height):
+        for j in range(0, w.shape[1], width):
+            part = np.s_[i : i + height, j : j + width]
+            result[part] = group_scale(size[part], array.clip_percentile)
+    return result
+
+
+def split_digits(x: Array, card: Card) -> tuple[list[Array], list[float]]:
+    """Digits of ``x`` in [0, 1] over the largest digit, and what each counts for."""
+    base, count = card.cell.levels, card.array.slices
+    if count == 1:
+        return [x], [1.0]
+    number = np.round(x * (base**count - 1)).astype(np.int64)
+    places = [base ** (count - 1 - k) for k in range(count)]
+    digits = [number // place % base / (base - 1) for place in places]
+    return digits, [place * (base - 1) / (base**count - 1) for place in places]
+
+
+def program_cell(target: Array, card: Card, stream: Stream, plane: int) -> dict[str, Array]:
+    cell, shape, entry = card.cell, target.shape, card.cell.programming
+
+    def draw(read: int) -> Array:
+        return stream.normal(*shape, read=read, plane=plane).astype(float)
+
     g = target
     if cell.levels is not None:
         step = (cell.g_max_s - cell.g_min_s) / (cell.levels - 1)
         g = cell.g_min_s + step * np.round((g - cell.g_min_s) / step)
-    error = stream.normal(*shape, read=0, plane=device).astype(float)
-    g = g + cell.programming.sigma * cell.g_max_s * error
-    g = np.where(g < 0, 0, g)
-    spread = stream.normal(*shape, read=2, plane=device).astype(float)
-    nu = cell.drift.nu + cell.drift.nu_sigma * spread
-    g = g * (cell.drift.time_s / cell.drift.t0_s) ** -np.where(nu < 0, 0, nu)
-    u = stream.uniform(*shape, read=1, plane=device).astype(float)
-    g = np.where(u < cell.stuck.low, cell.g_min_s, g)
-    return np.where(u > 1 - cell.stuck.high, cell.g_max_s, g)
+    wanted = g
+    low, high = np.zeros(shape), np.full(shape, np.inf)
+    if cell.spread.g_min > 0 or cell.spread.g_max > 0:
+        low = np.maximum(cell.g_min_s + cell.g_max_s * cell.spread.g_min * draw(LOW), 0)
+        high = np.maximum(cell.g_max_s + cell.g_max_s * cell.spread.g_max * draw(HIGH), 0)
+        low, high = np.where(low > high, (low + high) / 2, [low, high])
+    aim, x = np.clip(g, low, high), g / cell.g_max_s
+    poly = entry.sigma + entry.sigma_linear * x + entry.sigma_quadratic * x**2
+    sigma = np.maximum(poly * cell.g_max_s, 0)
+    if entry.table is not None:
+        sigma = np.interp(g, entry.table.x, entry.table.y)
+    g = np.maximum(aim + sigma * draw(ERROR), 0)
+    failed = np.zeros(shape, bool)
+    if entry.verify_tolerance is not None:
+        failed = np.abs(g - wanted) > entry.verify_tolerance * cell.g_max_s
+        for attempt in range(1, entry.verify_rounds):
+            again = np.maximum(aim + sigma * draw(VERIFY + attempt), 0)
+            g = np.where(failed, again, g)
+            failed = failed & (np.abs(g - wanted) > entry.verify_tolerance * cell.g_max_s)
+    nu = np.maximum(cell.drift.nu + cell.drift.nu_sigma * draw(DRIFT), 0)
+    now = g * (cell.drift.time_s / cell.drift.t0_s) ** -nu
+    if cell.retention.tau_s is not None:
+        end = cell.g_min_s + cell.retention.level * (cell.g_max_s - cell.g_min_s)
+        age = (cell.drift.time_s / cell.retention.tau_s) ** cell.retention.stretch
+        now = end + (now - end) * np.exp(-age)
+    u = stream.uniform(*shape, read=STUCK, plane=plane).astype(float)
+    level = stream.uniform(*shape, read=STUCK_LEVEL, plane=plane).astype(float)
+    at_random = (u >= cell.stuck.low) & (u < cell.stuck.low + cell.stuck.random)
+    where = [u < cell.stuck.low, u > 1 - cell.stuck.high, at_random]
+    values = [
+        np.full(shape, cell.g_min_s), np.full(shape, cell.g_max_s),
+        cell.g_min_s + level * (cell.g_max_s - cell.g_min_s),
+    ]
+    g, now = (np.select(where, values, before) for before in (g, now))
+    return {"before": g, "now": now, "failed": failed, "stuck": np.any(where, axis=0)}
+
+
+def through_wires(g: Array, card: Card) -> Array:
+    """Current of bit line j per volt on word line i of a tile ``g`` (words, bits): nodal solve."""
+    entry, (m, n) = card.array, g.shape
+    word, bit = np.arange(m * n).reshape(m, n), m * n + np.arange(m * n).reshape(m, n)
+    at, ground = [], 2 * m * n
+    at += [(word[i, j], bit[i, j], g[i, j]) for i in range(m) for j in range(n)]
+    at += [(word[i, j], word[i, j + 1], 1 / entry.wire_word_ohm)
+           for i in range(m) for j in range(n - 1)]
+    at += [(bit[i, j], bit[i + 1, j], 1 / entry.wire_bit_ohm)
+           for i in range(m - 1) for j in range(n)]
+    drive = 1 / (entry.wire_word_ohm + (entry.driver_ohm or 0.0))
+    sense = 1 / (entry.wire_bit_ohm + (entry.sense_ohm or 0.0))
+    at += [(word[i, 0], ground, drive) for i in range(m)]
+    at += [(bit[-1, j], ground, sense) for j in range(n)]
+    a, b, value = (np.array(part) for part in zip(*at, strict=True))
+    rows, columns = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
+    values = np.concatenate([value, value, -value, -value])
+    laplacian = csc_matrix(coo_matrix((values, (rows, columns))))[:ground, :ground]
+    source = np.zeros((ground, m))
+    source[word[:, 0], np.arange(m)] = drive
+    return splu(laplacian).solve(source)[bit[-1]].T * sense
+
+
+def see(devices: Array, reference: Array | None, card: Card) -> tuple[Array, Array | None]:
+    """Every tile of every device and slice through its wires, the reference column at the end."""
+    if not any((card.array.wire_word_ohm, card.array.driver_ohm, card.array.sense_ohm)):
+        return devices, reference
+    column = card.array.mapping == "reference_column"
+    seen, seen_reference = devices.copy(), None if reference is None else reference.copy()
+    height, width = card.array.columns or devices.shape[2], card.array.rows or devices.shape[3]
+    for device, k in np.ndindex(devices.shape[:2]):
+        for tile, i in enumerate(range(0, devices.shape[2], height)):
+            for j in range(0, devices.shape[3], width):
+                lines, inner = slice(i, i + height), slice(j, j + width)
+                g = devices[device, k, lines, inner]
+                if column:
+                    g = np.vstack([g, reference[k, tile, inner]])
+                found = through_wires(g.T, card).T
+                seen[device, k, lines, inner] = found[: len(found) - column]
+                if column:
+                    seen_reference[k, tile, inner] = found[-1]
+    return seen, seen_reference
 
 
 def write_cells(w: Array, card: Card, seed: int, path: str) -> Cells:
-    cell, mapping = card.cell, card.array.mapping
-    stream = Stream.of(seed, path, "program")
-    scale = np.abs(w).max() or 1.0
+    cell, pair = card.cell, card.array.mapping == "differential"
+    stream, scales = Stream.of(seed, path, "program"), scale_weights(w, card)
+    scale = scales.max() or 1.0
+    scales[scales == 0] = scale
+    x = np.clip(w / scales, -1, 1)
     span, middle = cell.g_max_s - cell.g_min_s, (cell.g_max_s + cell.g_min_s) / 2
-    if mapping == "differential":
-        targets = [cell.g_min_s + span * np.where(s * w > 0, s * w, 0) / scale for s in (1, -1)]
-        devices = [program_cell(t, card, stream, n) for n, t in enumerate(targets)]
-        return Cells(scale, devices, None, span)
-    devices = [program_cell(middle + span / 2 * w / scale, card, stream, 0)]
-    tiles = -(-w.shape[0] // (card.array.columns or w.shape[0]))
-    target = np.full((tiles, w.shape[1]), middle)
-    if mapping == "reference_column":
-        return Cells(scale, devices, program_cell(target, card, stream, 2), span)
-    return Cells(scale, devices, target, span)
+    parts = [np.where(s * x > 0, s * x, 0) for s in (1, -1)] if pair else [(x + 1) / 2]
+    done = []
+    for device, part in enumerate(parts):
+        digits, place = split_digits(part, card)
+        for k, digit in enumerate(digits):
+            done.append(program_cell(cell.g_min_s + span * digit, card, stream, device + 3 * k))
+    devices = np.stack([found["now"] for found in done])
+    devices = devices.reshape(len(parts), len(place), *w.shape)
+    factor = 1.0
+    if cell.drift.compensation == "reference_read":
+        factor = sum(d["before"].sum() for d in done) / sum(d["now"].sum() for d in done)
+    reference = None
+    if not pair:
+        tiles = -(-w.shape[0] // (card.array.columns or w.shape[0]))
+        reference = np.full((len(place), tiles, w.shape[1]), middle)
+        if card.array.mapping == "reference_column":
+            columns = [
+                program_cell(g, card, stream, 2 + 3 * k) for k, g in enumerate(reference)
+            ]
+            reference = np.stack([column["now"] for column in columns])
+            done += columns
+    counts = (sum(int(d[key].sum()) for d in done) for key in ("failed", "stuck"))
+    size = sum(d["now"].size for d in done)
+    found = see(devices, reference, card)
+    return Cells(
+        scale, scales / scale, place, devices, reference, *found, factor, size, *counts
+    )
 
 
 @dataclass
 class Written:
-    """One array read by the book: float64, one loop per tile segment."""
+    """One array read by the book: float64, one loop per slice and tile segment."""
 
     array: Crossbar
     cells: Cells
 
+    @property
+    def per_s(self) -> float:
+        """Weight, over its scale, per conductance of one device."""
+        cell = self.array.card.cell
+        return (1.0 if len(self.cells.devices) == 2 else 2.0) / (cell.g_max_s - cell.g_min_s)
+
+    @property
+    def owner(self) -> Array:
+        """Tile of each output line."""
+        return np.arange(self.array.shape[0]) // (self.array.card.array.columns or 2**24)
+
+    def slice_weights(self, time_s: float | None = None) -> list[Array]:
+        """Weight (out, in) that each slice holds, over its scale; with 1/f noise at a time."""
+        seen, reference = self.cells.seen, self.cells.seen_reference
+        result = []
+        for k in range(seen.shape[1]):
+            g = seen[0, k] - (seen[1, k] if len(seen) == 2 else reference[k][self.owner])
+            if time_s is not None and self.array.card.cell.flicker.sigma > 0:
+                g = g + self.flicker(np.sqrt((seen[:, k] ** 2).sum(axis=0)), time_s, 2 * k)
+                if self.array.card.array.mapping == "reference_column":
+                    g = g - self.flicker(reference[k], time_s, 2 * k + 1)[self.owner]
+            result.append(g * self.per_s)
+        return result
+
+    def flicker(self, size: Array, time_s: float, plane: int) -> Array:
+        entry = self.array.card.cell.flicker
+        stream = Stream.of(self.array.seed, self.array.path, "flicker")
+        parts = modes(entry.fastest_s, entry.slowest_s)
+        return entry.sigma * size * fluctuation(stream, *size.shape, time_s, parts, plane)
+
     def stored(self) -> Array:
         """The weight (out, in) that the cells hold, in the weight's units."""
-        tile = self.array.card.array.columns or self.array.shape[0]
-        return self.cells.weight(tile) * self.cells.scale
+        parts = zip(self.cells.place, self.slice_weights(), strict=True)
+        total = sum(place * part for place, part in parts)
+        return total * self.cells.relative * self.cells.scale * self.cells.rescale
+
+    def variances(self, g: Array, seen: Array) -> Array:
+        """Variance of one read of single cells, as their lines see it."""
+        noise, top = self.array.card.cell.read_noise, self.array.card.cell.g_max_s
+        if noise.law == "none":
+            return np.zeros_like(g)
+        sigma = np.full_like(g, noise.sigma * top)
+        if noise.law == "proportional":
+            sigma = noise.sigma * g
+        elif noise.law == "sqrt":
+            sigma = noise.sigma * np.sqrt(g * top)
+        elif noise.law == "table":
+            sigma = np.interp(g, noise.table.x, noise.table.y)
+        ratio = np.divide(seen, g, out=np.ones_like(g), where=g > 0)
+        return (sigma * self.per_s * ratio) ** 2
 
     def read(
-        self, direction: str, x: Array, policy: str, held: float | None, read: int, row: int
+        self, direction: str, x: Array, policy: str, held: float | None, read: int, row: int,
+        time_s: float = 0.0, reference: Array | None = None,
     ) -> Array:
-        card, forward = self.array.card, direction == "forward"
+        card, forward, cells = self.array.card, direction == "forward", self.cells
         entry = card.forward if forward else card.transpose
-        size = card.array.rows if forward else card.array.columns
-        x = x.astype(np.float64)
-        stored = self.stored() / self.cells.scale
-        matrix = stored.T if forward else stored
-        size = size or matrix.shape[0]
+        size = (card.array.rows if forward else card.array.columns) or x.shape[1]
+        x, factor = x.astype(np.float64), cells.relative
+        if card.array.scaling == "column" and not forward:
+            x, factor = x * cells.relative[:, 0], np.ones_like(factor)
+        factor = factor.T if forward else factor
         u, r = self.drive(x, entry, policy, held)
         full = 12.0 if entry.output_range is None else entry.output_range
-        stage = self.array.stage(direction)
-        total = np.zeros((x.shape[0], matrix.shape[1]))
-        for tile, start in enumerate(range(0, matrix.shape[0], size)):
-            part = slice(start, start + size)
-            v = u[:, part] @ matrix[part]
-            v = v + self.noise(direction, u, part, tile, read, row, entry.line_noise * full)
-            v = v * stage.gain[tile].numpy() + stage.offset[tile].numpy()
-            if entry.adc_bits is not None:
-                lsb = full / max(2 ** (entry.adc_bits - 1) - 1, 1)
-                v = np.clip(np.round(v / lsb) * lsb, -full, full)
-            elif entry.output_range is not None:
-                v = np.clip(v, -full, full)
-            total += v
-        return total * r * self.cells.scale
+        gain = self.array.stage(direction).gain.numpy()
+        offset = self.array.stage(direction).offset_at(time_s).numpy()
+        total, index = 0.0, 0
+        for k, weight in enumerate(self.slice_weights(time_s)):
+            matrix = weight.T if forward else weight
+            for start in range(0, x.shape[1], size):
+                part = slice(start, start + size)
+                v = u[:, part] @ matrix[part]
+                v = v + self.noise(direction, u, part, k, index, read, row, entry.line_noise * full)
+                v = v * gain[index] + offset[index]
+                if entry.adc_bits is not None:
+                    lsb = full / max(2 ** (entry.adc_bits - 1) - 1, 1)
+                    v = np.clip(np.round(v / lsb) * lsb, -full, full)
+                elif entry.output_range is not None:
+                    v = np.clip(v, -full, full)
+                v = v - (0.0 if reference is None else reference[index])
+                total = total + v * cells.place[k] * factor[start]
+                index += 1
+        return total * r * cells.scale * cells.rescale
 
     def drive(
         self, x: Array, entry: object, policy: str, held: float | None
     ) -> tuple[Array, Array]:
-        """Drive voltages in units of the range, and the range of each vector."""
+        """What the cells get of the inputs, over the range, and the range of each vector."""
         limit = entry.input_range
         if policy == "per_vector":
             r = np.abs(x).max(axis=1, keepdims=True)
@@ -156,31 +348,43 @@ class Written:
         else:
             r = np.full((x.shape[0], 1), held if policy == "held" else limit or 1.0)
         r = np.minimum(r, limit or np.inf)
-        clipped = np.clip(x, -limit, limit) if limit is not None else x
         if entry.dac_bits is None:
-            return clipped / r, r
+            return self.bend((np.clip(x, -limit, limit) if limit is not None else x) / r), r
         steps = max(2 ** (entry.dac_bits - 1) - 1, 1)
-        return np.round(np.clip(x, -r, r) / r * steps) / steps, r
+        return self.bend(np.round(np.clip(x, -r, r) / r * steps) / steps), r
+
+    def bend(self, u: Array) -> Array:
+        """Current of a cell driven at ``u`` times the read voltage, over that at the voltage."""
+        array, iv = self.array.card.array, self.array.card.cell.iv
+        if array.coding == "pulse_width" or iv.law == "linear":
+            return u
+        u, top = np.clip(u, -1, 1), array.read_voltage_v
+        if iv.law == "sinh":
+            return np.sinh(u * top / iv.v0_v) / np.sinh(top / iv.v0_v)
+        if iv.law == "cubic":
+            return u * (1 + (u * top / iv.v0_v) ** 2) / (1 + (top / iv.v0_v) ** 2)
+        curve = np.interp([*np.abs(u * top).ravel(), top], iv.table.x, iv.table.y)
+        return np.sign(u) * curve[:-1].reshape(u.shape) / curve[-1]
 
     def noise(
-        self, direction: str, u: Array, part: slice, tile: int, read: int, row: int, line: float
+        self, direction: str, u: Array, part: slice, k: int, index: int, read: int, row: int,
+        line: float,
     ) -> Array:
         card, cells, forward = self.array.card, self.cells, direction == "forward"
-        variance = sum(cells.noise_per_device(card, g) for g in cells.devices)
-        variance = (variance.T if forward else variance)[part]
-        total = u[:, part] ** 2 @ variance + line**2
-        at = {"first_row": row, "read": read, "plane": tile}
+        variance = self.variances(cells.devices[:, k], cells.seen[:, k]).sum(axis=0)
+        total = u[:, part] ** 2 @ (variance.T if forward else variance)[part] + line**2
+        at = {"first_row": row, "read": read, "plane": index}
         shared = 0.0
         if card.array.mapping == "reference_column":
-            column = cells.noise_per_device(card, cells.reference)  # (out tiles, in)
+            column = self.variances(cells.reference[k], cells.seen_reference[k])  # (tiles, in)
             if forward:
                 sigma = np.sqrt(u[:, part] ** 2 @ column[:, part].T)
                 draws = Stream.of(self.array.seed, self.array.path, "reference_column").normal(
                     *sigma.shape, **at
                 )
-                owner = np.arange(self.array.shape[0]) // card.array.columns
-                shared = (sigma * draws)[:, owner]
+                shared = (sigma * draws)[:, self.owner]
             else:
+                tile = self.owner[part.start]
                 total = total + u[:, part].sum(axis=1, keepdims=True) ** 2 * column[tile]
         stream = Stream.of(self.array.seed, self.array.path, direction, "read")
         return shared + np.sqrt(total) * stream.normal(*total.shape, **at)
