@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
-from eptsim.base.errors import InputError
+from eptsim.base.errors import InputError, choice
 from eptsim.cards.check import show
 
 DTYPES = (torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda")
 MOST = 2**32
+BACKENDS = ("eptsim", "aihwkit")
 
 
 def check_weight(weight: object, path: str) -> None:
@@ -34,6 +37,26 @@ def check_weight(weight: object, path: str) -> None:
         raise InputError(f"{name}: found {weight.dtype}, allowed: torch.float32, torch.float64.")
     if not torch.isfinite(weight).all():
         raise InputError(f"{name}: found NaN or infinity, allowed: finite numbers.")
+
+
+def check_backend(backend: object, rpu_config: object, where: str) -> None:
+    """Refuse an unknown backend, and a configuration that it does not take or lacks."""
+    name = choice(backend, BACKENDS, f"{where}: backend")
+    if (rpu_config is None) == (name == "aihwkit"):
+        raise InputError(
+            f"{where}: rpu_config: found {type(rpu_config).__name__} with backend {name!r}, "
+            "allowed: a configuration of aihwkit with backend 'aihwkit', None else."
+        )
+
+
+def check_alone(others: Mapping[str, object]) -> None:
+    """Refuse what the backend ``aihwkit`` does not take, where it is given; by its name."""
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(
+                f"Crossbar: {name}: found {type(value).__name__} with backend 'aihwkit', allowed: "
+                "None; rpu_config describes those tiles."
+            )
 
 
 def check_vectors(

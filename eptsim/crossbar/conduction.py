@@ -29,13 +29,16 @@ class Wires:
     @classmethod
     def of(cls, array: ArrayEntries) -> Wires | None:
         """The wires of a card, or None where none has any resistance."""
-        ohms = [
+        wires = cls(
             array.wire_word_ohm or 0.0, array.wire_bit_ohm or 0.0, array.driver_ohm or 0.0,
-            array.sense_ohm or 0.0,
-        ]
-        if not any(ohms):
-            return None
-        return cls(*ohms, exact=array.wire_model == "exact")
+            array.sense_ohm or 0.0, array.wire_model == "exact",
+        )
+        return wires if wires.word_ohm or wires.bit_ohm or wires.ends_ohm else None
+
+    @property
+    def ends_ohm(self) -> float:
+        """Resistance of both terminals together."""
+        return self.driver_ohm + self.sense_ohm
 
     def solve(self, g_s: torch.Tensor, exact: bool) -> torch.Tensor:
         """Effective conductances (S) of tiles ``g_s`` (..., rows, columns), in S, float64."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 
 from eptsim.base.errors import InputError, choice
-from eptsim.base.streams import check_seed
 from eptsim.cards import Card
+from eptsim.crossbar.aihwkit_tile import AihwkitCrossbar
 from eptsim.crossbar.archive import ArrayState
 from eptsim.crossbar.calibration import (
     LineCalibration,
@@ -17,6 +18,8 @@ from eptsim.crossbar.calibration import (
     calibrate_range,
 )
 from eptsim.crossbar.checks import (
+    check_alone,
+    check_backend,
     check_count,
     check_range,
     check_reference,
@@ -25,17 +28,15 @@ from eptsim.crossbar.checks import (
 )
 from eptsim.crossbar.crossbar_file import read_crossbar, write_crossbar
 from eptsim.crossbar.engine import run, zero_reference
-from eptsim.crossbar.memory import Conductances, Memory
+from eptsim.crossbar.making import programmed_state
+from eptsim.crossbar.memory import Conductances
 from eptsim.crossbar.planning import PlanSources, make_plan
+from eptsim.crossbar.ranges import shared_range
 from eptsim.crossbar.record import ProgrammingRecord
-from eptsim.crossbar.scaling import Tiling
 from eptsim.crossbar.stages import (
     DIRECTIONS,
-    RANGE_POLICIES,
     LineStage,
     Position,
-    line_stage,
-    smallest_range,
 )
 
 
@@ -53,13 +54,18 @@ class Crossbar:
         Chip seed: same weight, card, seed and path give the same chip and the same noise.
     path : str
         Name of the array on its chip; part of every random stream.
-    range_policy : str
-        Policy of reads that name none: ``per_vector`` (each vector is scaled to its own maximum;
-        an all-zero one is driven at range 1), ``fixed`` (the card's ``input_range``) or ``held``
-        (set by :meth:`hold_range`). ``input_range``, where a card gives one, limits every policy.
+    range_policy : str or None
+        Policy of reads that name none: ``per_vector``, the default (each vector is scaled to its
+        own maximum; an all-zero one is driven at range 1), ``fixed`` (the card's ``input_range``)
+        or ``held`` (set by :meth:`hold_range`). A card's ``input_range`` limits every policy.
     fused : bool or None
         One fused numba pass at each digital edge (CPU only). ``None``: wherever possible; False:
         plain torch operations, as on CUDA.
+    backend : str
+        ``eptsim``, or ``aihwkit``: then the result is an ``AihwkitCrossbar``, the same interface
+        on IBM's tiles, which take ``rpu_config`` and no card.
+    rpu_config : aihwkit configuration or None
+        Any configuration or preset, for the backend ``aihwkit``.
 
     Raises
     ------
@@ -69,44 +75,40 @@ class Crossbar:
         For a card whose ranges are too small for the arithmetic.
     """
 
-    def __init__(
-        self,
-        weight: torch.Tensor,
-        card: Card,
+    def __new__(
+        cls,
+        weight: torch.Tensor | None = None,
+        card: Card | None = None,
         seed: int = 0,
         *,
         path: str = "crossbar",
-        range_policy: str = "per_vector",
+        range_policy: str | None = None,
         fused: bool | None = None,
+        backend: str = "eptsim",
+        rpu_config: object = None,
+    ) -> Any:
+        """Return the implementation that ``backend`` names."""
+        check_backend(backend, rpu_config, "Crossbar")
+        if backend == "eptsim":
+            return object.__new__(cls)
+        check_alone({"card": card, "fused": fused})
+        check_weight(weight, str(path))
+        assert weight is not None
+        return AihwkitCrossbar(weight, rpu_config, seed, path=path, range_policy=range_policy)
+
+    def __init__(
+        self,
+        weight: torch.Tensor,
+        card: Card | None = None,
+        seed: int = 0,
+        *,
+        path: str = "crossbar",
+        range_policy: str | None = None,
+        fused: bool | None = None,
+        backend: str = "eptsim",  # noqa: ARG002 (see __new__)
+        rpu_config: object = None,  # noqa: ARG002
     ) -> None:
-        if not isinstance(path, str):
-            raise InputError(f"path: found {path!r}, allowed: a text.")
-        check_weight(weight, path)
-        if not isinstance(card, Card):
-            raise InputError(
-                f"card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
-            )
-        seed = check_seed(seed)
-        choice(range_policy, RANGE_POLICIES, "range_policy")
-        on_cpu = weight.device.type == "cpu"
-        if fused and not on_cpu:
-            raise InputError(f"fused: found True on {weight.device}, allowed: True on cpu only.")
-        tiling = Tiling.of((weight.shape[0], weight.shape[1]), card.array)
-        lines = {
-            direction: line_stage(
-                card, direction, seed, path, tiling.lines(direction, card.array.slices),
-                weight.dtype, weight.device,
-            )
-            for direction in DIRECTIONS
-        }
-        exact = {stage.exact for stage in lines.values()}
-        memory = Memory.program(weight.detach().contiguous(), card, seed, path, exact)
-        self._take(
-            ArrayState(
-                card, seed, path, range_policy, on_cpu if fused is None else fused, memory, lines,
-                {}, dict.fromkeys(DIRECTIONS), dict.fromkeys(DIRECTIONS, 0), 0.0,
-            )
-        )
+        self._take(programmed_state(weight, card, seed, path, range_policy, fused))
 
     def _take(self, state: ArrayState) -> None:
         """Be the array that ``state`` describes."""
@@ -161,7 +163,7 @@ class Crossbar:
     @classmethod
     def of_state(cls, state: ArrayState) -> Crossbar:
         """The array that ``state`` describes, made of its parts."""
-        array = cls.__new__(cls)
+        array = object.__new__(cls)
         array._take(state)
         return array
 
@@ -229,7 +231,8 @@ class Crossbar:
         name = "read: x" if direction == "forward" else "read_transpose: d"
         check_vectors(x, name, plan.inner, self.shape, plan.stored)
         check_reference(reference, plan.stage.offset)
-        held = self._range(direction, range_policy)
+        policy = range_policy if range_policy is not None else self.range_policy
+        held = shared_range(plan, policy, self._held[direction], direction)
         flat = x.detach().reshape(-1, plan.inner)
         lines = plan.lines
         if flat.shape[0] == 0:
@@ -377,21 +380,3 @@ class Crossbar:
     def segments(self, direction: str) -> int:
         """Number of tiles whose partial sums make one output of ``direction``."""
         return len(self._plans[choice(direction, DIRECTIONS, "direction")].segments)
-
-    def _range(self, direction: str, range_policy: str | None) -> float | None:
-        """The shared range of a read, or None where each vector has its own."""
-        name = range_policy if range_policy is not None else self.range_policy
-        policy = choice(name, RANGE_POLICIES, "range_policy")
-        if policy == "per_vector" or self._plans[direction].stage.exact:
-            return None
-        limit = self._plans[direction].stage.input_limit
-        if policy == "fixed":
-            return 1.0 if limit is None else limit  # a card's limit is above the smallest range
-        held = self._held[direction]
-        if held is None:
-            raise InputError(
-                f"range_policy 'held': array {self.path!r} has no {direction} range yet. "
-                "Call hold_range first (an EPController calibrates its chip by itself)."
-            )
-        held = max(held, smallest_range(self.dtype))
-        return held if limit is None else min(held, limit)
