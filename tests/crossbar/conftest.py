@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_matrix, csc_matrix
+from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import splu
 
 from eptsim.base.streams import Stream
@@ -81,7 +81,7 @@ class Cells:
     place: list[float]  # what each slice counts for
     devices: Array  # (devices, slices, out, in)
     reference: Array | None  # (slices, out tiles, in); with mapping offset the digital one
-    seen: Array  # as the lines see them, through the wires
+    seen: Array  # devices and reference as the lines see them, through the wires
     seen_reference: Array | None
     rescale: float
     cells: int
@@ -110,9 +110,9 @@ def scale_weights(w: Array, card: Card) -> Array:
 
 def split_digits(x: Array, card: Card) -> tuple[list[Array], list[float]]:
     """Digits of ``x`` in [0, 1] over the largest digit, and what each counts for."""
-    base, count = card.cell.levels, card.array.slices
-    if count == 1:
+    if (count := card.array.slices) == 1:
         return [x], [1.0]
+    base = card.cell.levels
     number = np.round(x * (base**count - 1)).astype(np.int64)
     places = [base ** (count - 1 - k) for k in range(count)]
     digits = [number // place % base / (base - 1) for place in places]
@@ -170,8 +170,8 @@ def through_wires(g: Array, card: Card) -> Array:
     """Current of bit line j per volt on word line i of a tile ``g`` (words, bits): nodal solve."""
     entry, (m, n) = card.array, g.shape
     word, bit = np.arange(m * n).reshape(m, n), m * n + np.arange(m * n).reshape(m, n)
-    at, ground = [], 2 * m * n
-    at += [(word[i, j], bit[i, j], g[i, j]) for i in range(m) for j in range(n)]
+    ground = 2 * m * n
+    at = [(word[i, j], bit[i, j], g[i, j]) for i in range(m) for j in range(n)]
     at += [(word[i, j], word[i, j + 1], 1 / entry.wire_word_ohm)
            for i in range(m) for j in range(n - 1)]
     at += [(bit[i, j], bit[i + 1, j], 1 / entry.wire_bit_ohm)
@@ -181,9 +181,9 @@ def through_wires(g: Array, card: Card) -> Array:
     at += [(word[i, 0], ground, drive) for i in range(m)]
     at += [(bit[-1, j], ground, sense) for j in range(n)]
     a, b, value = (np.array(part) for part in zip(*at, strict=True))
-    rows, columns = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
-    values = np.concatenate([value, value, -value, -value])
-    laplacian = csc_matrix(coo_matrix((values, (rows, columns))))[:ground, :ground]
+    rows, columns = np.r_[a, b, a, b], np.r_[a, b, b, a]
+    values = np.r_[value, value, -value, -value]
+    laplacian = csc_matrix((values, (rows, columns)))[:ground, :ground]
     source = np.zeros((ground, m))
     source[word[:, 0], np.arange(m)] = drive
     return splu(laplacian).solve(source)[bit[-1]].T * sense
@@ -221,8 +221,8 @@ def write_cells(w: Array, card: Card, seed: int, path: str) -> Cells:
     done = []
     for device, part in enumerate(parts):
         digits, place = split_digits(part, card)
-        for k, digit in enumerate(digits):
-            done.append(program_cell(cell.g_min_s + span * digit, card, stream, device + 3 * k))
+        targets = [cell.g_min_s + span * digit for digit in digits]
+        done += [program_cell(g, card, stream, device + 3 * k) for k, g in enumerate(targets)]
     devices = np.stack([found["now"] for found in done])
     devices = devices.reshape(len(parts), len(place), *w.shape)
     factor = 1.0
@@ -233,9 +233,7 @@ def write_cells(w: Array, card: Card, seed: int, path: str) -> Cells:
         tiles = -(-w.shape[0] // (card.array.columns or w.shape[0]))
         reference = np.full((len(place), tiles, w.shape[1]), middle)
         if card.array.mapping == "reference_column":
-            columns = [
-                program_cell(g, card, stream, 2 + 3 * k) for k, g in enumerate(reference)
-            ]
+            columns = [program_cell(g, card, stream, 2 + 3 * k) for k, g in enumerate(reference)]
             reference = np.stack([column["now"] for column in columns])
             done += columns
     counts = (sum(int(d[key].sum()) for d in done) for key in ("failed", "stuck"))
