@@ -1,43 +1,59 @@
 """Wire resistance, exactly: the one matrix that a passive tile with resistive lines is.
 
 A tile of conductances with wire segments between its cells is a linear network, so drives and
-sensed currents are related by one effective conductance matrix. Eliminating the network column by
-column needs only dense (rows x rows) factorisations.
+sensed currents are related by one effective conductance matrix.
 
-Circuit: word line i is driven at its left end through one word-line segment, and has one segment
-between neighbouring columns; bit line j has one segment between neighbouring rows, and is sensed
-at its bottom end through one segment into virtual ground. The network is reciprocal: driven at the
-sensing ends and sensed at the driving ends, it shows the transpose of the same matrix.
+Circuit: word line i is driven at its left end, through the driver's resistance and one word-line
+segment, and has one segment between neighbouring columns; bit line j has one segment between
+neighbouring rows, and is sensed at its bottom end, through one segment and the input resistance
+of the sense amplifier, into virtual ground. The network is reciprocal: driven at the sensing ends
+and sensed at the driving ends, it shows the transpose of the same matrix.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import overload
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from eptsim.base.errors import InputError
+from eptsim.crossbar.wire_blocks import solve_every
+from eptsim.crossbar.wire_plan import plan_of
+
+Array = npt.NDArray[np.float64]
 
 
 @overload
-def effective_conductance(g_s: Tensor, r_word_ohm: float, r_bit_ohm: float) -> Tensor: ...
+def effective_conductance(
+    g_s: Tensor, r_word_ohm: float, r_bit_ohm: float, *, driver_ohm: float = 0.0,
+    sense_ohm: float = 0.0,
+) -> Tensor: ...
 @overload
 def effective_conductance(
-    g_s: npt.NDArray[np.float64], r_word_ohm: float, r_bit_ohm: float
-) -> npt.NDArray[np.float64]: ...
+    g_s: Array, r_word_ohm: float, r_bit_ohm: float, *, driver_ohm: float = 0.0,
+    sense_ohm: float = 0.0,
+) -> Array: ...
 def effective_conductance(
-    g_s: Tensor | npt.NDArray[np.float64], r_word_ohm: float, r_bit_ohm: float
-) -> Tensor | npt.NDArray[np.float64]:
+    g_s: Tensor | Array,
+    r_word_ohm: float,
+    r_bit_ohm: float,
+    *,
+    driver_ohm: float = 0.0,
+    sense_ohm: float = 0.0,
+) -> Tensor | Array:
     """Effective conductances of tiles with resistive word and bit lines, in float64.
 
-    With bit line j (tridiagonal Laplacian L_b, grounded at its bottom) as A_j = L_b + diag(G_j),
-    K_j = diag(G_j) - diag(G_j) A_j^-1 diag(G_j) is what the word lines see of column j; the word
-    nodes follow as v_j = P_j v_{j-1}, P_j = g_w (g_w (2 I - P_{j+1}) + K_j)^-1, with I in place of
-    (2 I - P) in the last column; and column j carries g_b e_m^T A_j^-1 diag(G_j) v_j.
+    Solved by nested dissection (:mod:`eptsim.crossbar.wire_blocks`), in O(n^3) operations for
+    n x n cells. Every resistance may be 0. A tile's result does not depend on the tiles that
+    are given with it, nor on the number of threads; numba's number of threads is used. No
+    gradient is taken through it.
 
     Parameters
     ----------
@@ -45,80 +61,92 @@ def effective_conductance(
         Cell conductances, all >= 0; torch tensor or numpy array. Leading dimensions are tiles.
     r_word_ohm, r_bit_ohm : float
         Resistance of one word-line and one bit-line segment, >= 0.
+    driver_ohm, sense_ohm : float
+        Output resistance of a word line's driver and input resistance of a bit line's sense
+        amplifier, >= 0: in series with the first word-line and the last bit-line segment.
 
     Returns
     -------
-    (..., rows, columns), siemens, float64, the type of ``g_s``
-        Current of bit line j per volt on word line i, all other word lines grounded.
+    (..., rows, columns), siemens, float64, the type and device of ``g_s``
+        Current of bit line j per volt on word line i, all other word lines grounded; >= 0.
 
     Raises
     ------
     InputError
-        For negative or non-finite conductances or resistances, or fewer than two dimensions.
+        For conductances or resistances that are negative, not finite or not real numbers, for
+        fewer than two dimensions or an empty one, and where a result would overflow.
     """
-    g = torch.as_tensor(g_s).to(torch.float64)
-    if g.dim() < 2 or 0 in g.shape:
-        raise InputError(
-            f"effective_conductance: g_s: found shape {tuple(g.shape)}, allowed: "
-            "(..., rows, columns) with no empty dimension."
-        )
-    if not bool(torch.isfinite(g).all()) or bool((g < 0).any()):
-        raise InputError(
-            "effective_conductance: g_s: found a negative or non-finite conductance, "
-            "allowed: finite values of 0 or more (siemens)."
-        )
-    for name, value in (("r_word_ohm", r_word_ohm), ("r_bit_ohm", r_bit_ohm)):
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(
-                f"effective_conductance: {name}: found {value!r}, allowed: 0 or more (ohm)."
-            )
+    what = "effective_conductance"
+    g = checked_conductances(what, g_s)
+    word, first, bit, last = checked_resistances(
+        what, r_word_ohm, r_bit_ohm, driver_ohm, sense_ohm
+    )
     flat = g.reshape(-1, *g.shape[-2:])
-    result = _columns(flat, r_word_ohm, r_bit_ohm).reshape(g.shape)
-    return result if isinstance(g_s, Tensor) else result.numpy()
-
-
-def _columns(g: Tensor, r_word_ohm: float, r_bit_ohm: float) -> Tensor:
-    """``effective_conductance`` of tiles (tiles, rows, columns)."""
-    rows, columns = g.shape[-2:]
-    result = torch.empty_like(g)
-    unit = torch.eye(rows, dtype=g.dtype, device=g.device)
-    below = 2.0 * unit  # (2 I - P_{j+1}), with I where there is no further column
-    known: Tensor | None = None  # currents of the columns to the right, per volt on v_j
-    for j in range(columns - 1, -1, -1):
-        seen, sensed = _bit_line(g[:, :, j], r_bit_ohm)
-        if r_word_ohm == 0:
-            result[:, :, j] = sensed
-            continue
-        last = j == columns - 1
-        network = seen * r_word_ohm + (unit if last else below)
-        step = torch.cholesky_inverse(torch.linalg.cholesky(network))  # P_j, symmetric
-        rows_below = sensed.unsqueeze(1) if known is None else torch.cat(
-            (sensed.unsqueeze(1), known), dim=1
+    result = np.empty_like(flat)
+    plan, sizes = plan_of(*g.shape[-2:])
+    ohms = np.array([word, first, bit, last])
+    on_threads(
+        len(flat), lambda n, stride: solve_every(flat, plan, sizes, ohms, n, stride, result)
+    )
+    if not np.isfinite(result).all():
+        raise InputError(
+            f"{what}: found conductances up to {g.max():g} S with resistances up to "
+            f"{ohms.max():g} ohm, allowed: a range that float64 can hold."
         )
-        known = rows_below @ step
-        below = 2.0 * unit - step
-    if known is not None:
-        result = known.transpose(1, 2).contiguous()
+    return like(g_s, result.reshape(g.shape))
+
+
+def on_threads(tiles: int, work: Callable[[int, int], object]) -> None:
+    """Call ``work(n, stride)`` on each of numba's threads, for tiles n, n + stride, ..."""
+    threads = min(tiles, nb.get_num_threads())
+    if threads == 1:
+        work(0, 1)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda n: work(n, threads), range(threads)))
+
+
+def like(given: Tensor | Array, result: Array) -> Tensor | Array:
+    """``result`` as a tensor on the device of ``given``, or as the array it is."""
+    if isinstance(given, Tensor):
+        return torch.from_numpy(result).to(given.device)
     return result
 
 
-def _bit_line(g: Tensor, r_bit_ohm: float) -> tuple[Tensor, Tensor]:
-    """K_j (tiles, rows, rows) and g_b e_m^T A_j^-1 diag(G_j) (tiles, rows) of cells g of a column.
+def checked_conductances(what: str, g_s: Tensor | Array) -> Array:
+    """``g_s`` (..., rows, columns) in S as a contiguous float64 array, or InputError."""
+    if not isinstance(g_s, Tensor | np.ndarray):
+        raise InputError(
+            f"{what}: g_s: found {type(g_s).__name__}, allowed: a torch tensor or numpy array."
+        )
+    values = g_s.detach().cpu().numpy() if isinstance(g_s, Tensor) else g_s
+    if values.dtype.kind not in "fiu":
+        raise InputError(f"{what}: g_s: found {g_s.dtype}, allowed: real numbers.")
+    if values.ndim < 2 or 0 in values.shape:
+        raise InputError(
+            f"{what}: g_s: found shape {tuple(values.shape)}, allowed: (..., rows, columns) with "
+            "no empty dimension."
+        )
+    g = np.ascontiguousarray(values, dtype=np.float64)
+    if not np.isfinite(g).all() or (g < 0).any():
+        raise InputError(
+            f"{what}: g_s: found a negative or non-finite conductance, allowed: finite values of "
+            "0 or more (siemens)."
+        )
+    return g
 
-    Everything is multiplied through by the segment resistance, so that a zero one is no limit.
-    """
-    if r_bit_ohm == 0:
-        return torch.diag_embed(g), g
-    rows = g.shape[-1]
-    laplacian = torch.zeros(rows, rows, dtype=g.dtype, device=g.device)
-    index = torch.arange(rows, device=g.device)
-    laplacian[index, index] = 2.0
-    laplacian[0, 0] = 1.0
-    laplacian[index[1:], index[:-1]] = -1.0
-    laplacian[index[:-1], index[1:]] = -1.0
-    inverse = torch.cholesky_inverse(
-        torch.linalg.cholesky(laplacian + torch.diag_embed(g * r_bit_ohm))
-    )
-    sensed = inverse[:, -1, :] * g
-    coupling = g.unsqueeze(-1) * inverse * (g.unsqueeze(-2) * r_bit_ohm)
-    return torch.diag_embed(g) - coupling, sensed
+
+def checked_resistances(
+    what: str, r_word_ohm: float, r_bit_ohm: float, driver_ohm: float, sense_ohm: float
+) -> tuple[float, float, float, float]:
+    """Word-line segment, the first one, bit-line segment, the last one, in ohm, or InputError."""
+    named = {
+        "r_word_ohm": r_word_ohm, "r_bit_ohm": r_bit_ohm, "driver_ohm": driver_ohm,
+        "sense_ohm": sense_ohm,
+    }
+    for name, value in named.items():
+        number = isinstance(value, int | float | np.integer | np.floating)
+        if not number or isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{what}: {name}: found {value!r}, allowed: 0 or more (ohm).")
+    word, bit = float(r_word_ohm), float(r_bit_ohm)
+    return word, word + float(driver_ohm), bit, bit + float(sense_ohm)
