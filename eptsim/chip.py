@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from eptsim.base.heap import give_back
 from eptsim.base.ledger import Ledger, ReadKey
 from eptsim.base.streams import Stream, check_seed
 from eptsim.cards import Card
+from eptsim.chip_file import ChipState, array_path, read_chip, write_chip
 from eptsim.crossbar.calibration import LineCalibration
 from eptsim.crossbar.crossbar import Crossbar
 from eptsim.crossbar.stages import DIRECTIONS, RANGE_POLICIES, Position
@@ -123,6 +125,54 @@ class Chip:
                     on_program(len(self.arrays), layers * len(ARRAYS))
         give_back()
         self.node_force = self._draw_node_force()
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write all of the chip, model included, to one HDF5 file (``docs/saving.md``).
+
+        The file appears whole or not at all. Raises CheckpointError where it cannot be written, or
+        is there already and ``overwrite`` is False; InputError where an array has another card.
+        """
+        state = ChipState(
+            self.model, self.card, self.seed, self.periphery, self._passes, self._phase,
+            self.time_s, self.ledger, self.arrays, self.node_force,
+        )
+        write_chip(path, state, overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        card: Card | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        on_load: Callable[[int, int], None] | None = None,
+    ) -> Chip:
+        """Open a saved chip, which goes on to the bit where it stopped.
+
+        Parameters
+        ----------
+        card : Card or None
+            Replaces the saved card: its converters, line flaws, noise, node forces and clock hold,
+            and calibrations of other converters are dropped with a warning.
+        device : torch.device or str
+            Where the chip computes.
+        on_load : callable or None
+            Called with (arrays done, arrays in all).
+
+        Raises
+        ------
+        CheckpointError
+            For a file that is missing, cut short, changed or foreign.
+        CardError
+            For a card that differs in what made the cells; it names every entry.
+        """
+        state = read_chip(path, card, device, on_load)
+        chip = cls.__new__(cls)
+        chip.model, chip.card, chip.seed = state.model, state.card, state.seed
+        chip.periphery, chip.ledger, chip.arrays = state.periphery, state.ledger, state.arrays
+        chip._passes, chip._phase, chip.time_s = state.passes, state.phase, state.time_s
+        chip.node_force = state.node_force or chip._draw_node_force()
+        return chip
 
     def _draw_node_force(self) -> list[torch.Tensor]:
         sigma = self.card.node.offset
@@ -285,8 +335,3 @@ class Chip:
                 self.ledger.count_digital(operations, "inference")
             self.ledger.count_digital(readout_operations(model.shape, *tokens.shape), "inference")
             return model.readout(z)
-
-
-def array_path(layer: int, array: str) -> str:
-    """Name of one array on its chip, as random streams, ledger and results spell it."""
-    return f"layers.{layer}.{array}"

@@ -18,6 +18,7 @@ from eptsim.cards.saved import changed_entries
 from eptsim.cell.flicker import modes
 from eptsim.crossbar.archive import ArrayState
 from eptsim.crossbar.cell_noise import CellNoise
+from eptsim.crossbar.checks import DEVICES
 from eptsim.crossbar.conduction import Wires
 from eptsim.crossbar.derived import Content, Derived
 from eptsim.crossbar.flicker import Flicker
@@ -90,9 +91,8 @@ class ArrayReader:
                 self._tensor(group, "gain_correction", shape, "1", above=0.0),
             )
         memory = self._memory({stage.exact for stage in lines.values()})
-        fused = self.device.type == "cpu" and (
-            reader.flag("fused") or reader.text("device") != "cpu"
-        )
+        fused, device = reader.flag("fused"), reader.text("device", DEVICES)
+        fused = self.device.type == "cpu" and (fused or device != "cpu")
         state = ArrayState(
             self.card, self.seed, self.path, reader.text("range_policy", RANGE_POLICIES), fused,
             memory, lines, corrections, held, next_row, reader.number("time_s"),
