@@ -97,34 +97,32 @@ def solve_tile(
     _check(g, v_in_v, tolerance, max_iterations)
     resistances = checked_resistances(_WHAT, r_word_ohm, r_bit_ohm, driver_ohm, sense_ohm)
     drive = np.broadcast_to(np.asarray(v_in_v, dtype=np.float64)[:, None], g.shape)
-    network = _Network(g, resistances)
+    cells = _Cells(g, current, derivative)
+    return _newton(cells, drive, _Network(g, resistances), tolerance, max_iterations)
 
+
+def _newton(
+    cells: _Cells, drive: Array, network: _Network, tolerance: float, steps: int
+) -> TileSolution:
     def error(u: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
-            return drive - network.lost(g * _values("current", current, u)) - u
+            return drive - network.lost(cells.current(u)) - u
 
     u = np.zeros_like(drive)
     now = error(u)
     if not np.isfinite(now).all():
-        raise InputError(f"{_WHAT}: current: found a value that is not finite at 0 V.")
-    for step in range(max_iterations + 1):
+        raise InputError(
+            f"{_WHAT}: current: found a value that is not finite at 0 V, allowed: finite values."
+        )
+    for step in range(steps + 1):
         residual = _relative(now, u)
         if residual <= tolerance:
-            currents = (g * _values("current", current, u)).sum(axis=0)
-            return TileSolution(currents, u, step, residual)
-        if step == max_iterations:
-            break
-        slope = _values("derivative", derivative, u)
-        if not (np.isfinite(slope).all() and (slope > 0).all()):
-            raise InputError(
-                f"{_WHAT}: derivative: found {slope.min():g} to {slope.max():g}, allowed: finite "
-                "values above 0."
-            )
-        u, now = _damped(u, now, network.step(g * slope, now), error)
+            return TileSolution(cells.current(u).sum(axis=0), u, step, residual)
+        if step < steps:
+            u, now = _damped(u, now, network.step(cells.slope(u), now), error)
     raise SettleError(
         f"{_WHAT}: found a cell voltage still off by {residual:.1e} of the largest one after "
-        f"{max_iterations} Newton steps, allowed: {tolerance:.1e}; allow more steps, or drive the "
-        "tile less."
+        f"{steps} Newton steps, allowed: {tolerance:.1e}; allow more steps, or drive the tile less."
     )
 
 
@@ -145,6 +143,27 @@ def _damped(
         f"{np.abs(now).max():.1e} V, allowed: a current that rises with the voltage, and a "
         "tolerance that rounding can reach."
     )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    g: Array
+    curve: Curve
+    derivative: Curve
+
+    def current(self, u: Array) -> Array:
+        """Currents (A) at the cell voltages u (V)."""
+        return self.g * _values("current", self.curve, u)
+
+    def slope(self, u: Array) -> Array:
+        """Slopes (S) of the currents."""
+        slope = _values("derivative", self.derivative, u)
+        if not (np.isfinite(slope).all() and (slope > 0).all()):
+            raise InputError(
+                f"{_WHAT}: derivative: found {slope.min():g} to {slope.max():g}, allowed: finite "
+                "values above 0."
+            )
+        return self.g * slope
 
 
 class _Network:
