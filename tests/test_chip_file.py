@@ -1,7 +1,9 @@
 """A saved chip goes on to the bit, gradients included; what is broken is refused."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -255,3 +257,23 @@ def test_a_crossbar_is_no_chip(card, tmp_path):
 def test_paths_are_in_the_order_of_the_arrays(saved):
     want = [array_path(layer, array) for layer in range(2) for array in ARRAYS]
     assert list(Chip.load(saved).arrays) == want
+
+
+def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).resolve().parents[1] / "docs" / "saving.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, str(page), "exec"), {})
+    assert "(2, 1, 96, 32) S ['device', 'slice', 'out', 'in']" in capsys.readouterr().out
+
+
+def test_the_page_names_every_dataset_and_attribute(saved):
+    page = Path(__file__).resolve().parents[1] / "docs" / "saving.md"
+    text = page.read_text(encoding="utf-8")
+    names = set(places(saved, "dataset"))
+    with h5py.File(saved) as file:
+        for group in ("/", "arrays/layers.0.qkv", "arrays/layers.0.qkv/forward"):
+            names |= set(file[group].attrs)
+    plain = {name.split("/")[-1] for name in names if not name.startswith("model/")}
+    left = {n for n in plain if f"`{n}`" not in text and not n.startswith("record_")}
+    assert left <= {"card_sources", "weights_held", "matrix_held", "cells_held", *INFORMATION}

@@ -26,7 +26,7 @@ class CardError(InputError):
 
 
 class CheckpointError(InputError):
-    """A model folder that is not a usable OLMo2 checkpoint."""
+    """A model folder, or the file of a saved chip or array, that cannot be used or written."""
 
 
 class TextError(InputError):

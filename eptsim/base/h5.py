@@ -150,9 +150,10 @@ class Reader:
 
     def integers(self, name: str) -> tuple[int, ...]:
         """An attribute that is a list of integers."""
-        value = np.asarray(self._attribute(name))
+        found = self._attribute(name)
+        value = np.asarray(found)
         if value.ndim != 1 or value.dtype.kind not in "iu":
-            raise self.refuse(name, _words(value), "a list of integers")
+            raise self.refuse(name, _words(found), "a list of integers")
         return tuple(int(item) for item in value)
 
     def holds(self, name: str) -> bool:

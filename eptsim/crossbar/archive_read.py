@@ -129,6 +129,8 @@ class ArrayReader:
             stored = self._tensor(reader, "weights", shape, "1")
         if reader.flag("matrix_held"):
             combined = self._tensor(reader, "matrix", (1, *self.shape), "1")
+        if stored is None and combined is None:
+            raise reader.refuse("weights_held", "neither weights nor matrix", "one of them")
         memory = Memory(
             self.card, self.seed, self.path, exact, self.dtype, self.device, self._scales(),
             self.tiling, reader.number("drift_factor", above=0.0), content, self._record(),
