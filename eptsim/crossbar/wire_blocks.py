@@ -93,9 +93,8 @@ def _multiply(a, b, c, one, form):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**_OPTIONS)
-def _mirror(c):  # type: ignore[no-untyped-def]
-    """Copy what lies above the diagonal of c to below it."""
-    n = c.shape[0]
+def _mirror(c, n):  # type: ignore[no-untyped-def]
+    """Copy what lies above the diagonal of the first n rows and columns of c to below it."""
     for i0 in range(0, n, 16):
         for j0 in range(i0, n, 16):
             for i in range(i0, min(n, i0 + 16)):
@@ -206,8 +205,11 @@ def _place(part, rows, columns, out):  # type: ignore[no-untyped-def]
         for k in range(columns.shape[0]):
             column, to_column, wide = columns[k]
             for i in range(high):
+                # rows of their own, so that the loop is vectorised
+                old = part[row + i, column : column + wide]
+                new = out[to_row + i, to_column : to_column + wide]
                 for j in range(wide):
-                    out[to_row + i, to_column + j] = part[row + i, column + j]
+                    new[j] = old[j]
 
 
 @nb.njit(**_OPTIONS)
@@ -219,9 +221,12 @@ def _place_turned(part, rows, columns, out):  # type: ignore[no-untyped-def]
             column, to_column, wide = columns[k]
             for i0 in range(0, high, LEAF):
                 for j0 in range(0, wide, LEAF):
-                    for j in range(j0, j0 + LEAF):
-                        for i in range(i0, i0 + LEAF):
-                            out[to_column + j, to_row + i] = part[row + i, column + j]
+                    old = part[row + i0 : row + i0 + LEAF, column + j0 : column + j0 + LEAF]
+                    r, c = to_column + j0, to_row + i0
+                    new = out[r : r + LEAF, c : c + LEAF]
+                    for j in range(LEAF):
+                        for i in range(LEAF):
+                            new[j, i] = old[i, j]
 
 
 @nb.njit(**_OPTIONS)
@@ -263,12 +268,12 @@ def _join(step, stack, scratch, swaps, one):  # type: ignore[no-untyped-def]
     _multiply(b, _product(seen, b, _PLAIN, scratch[2], one), bb, one, _UPPER)
     through = _product(inverse, b, _TURNED, scratch[2], one)
     ab = _product(a, through, _TURNED, scratch[3], one)
-    _mirror(aa)
-    _mirror(bb)
+    _mirror(ma, qa)
+    _mirror(mb, qb)
     groups = step[GROUPS:].reshape(6, 3)
     of_a, of_b = groups[:3], groups[3:]
-    _place(aa, of_a, of_a, out)
-    _place(bb, of_b, of_b, out)
+    _place(ma, of_a, of_a, out)
+    _place(mb, of_b, of_b, out)
     _place(ab, of_a, of_b, out)
     _place_turned(ab, of_a, of_b, out)
 

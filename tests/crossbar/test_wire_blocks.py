@@ -31,7 +31,7 @@ def test_symmetric_products():
     a = random(40, 136)
     got = np.zeros((136, 136))
     w._multiply(a, a, got, ONE, w._UPPER)
-    w._mirror(got)
+    w._mirror(got, 136)
     np.testing.assert_allclose(got, a.T @ a, rtol=1e-11, atol=1e-11)
     assert np.array_equal(got, got.T)
 
