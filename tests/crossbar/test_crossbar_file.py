@@ -131,6 +131,13 @@ def test_wires_are_not_solved_again(kind, mapping, dtype, flawed, tmp_path, solv
     assert loaded.wires_stale is False
 
 
+@pytest.mark.parametrize("kind", WIRES)
+def test_real_wires_go_on_to_the_bit(kind, flawed, tmp_path):
+    array = used(Crossbar(W.float(), flawed("reference_column", WIRES[kind]), 5))
+    loaded = assert_goes_on(array, tmp_path)
+    assert loaded.wires_error(4) == array.wires_error(4)
+
+
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("policy", ["fixed", "per_vector", "held"])
 def test_policy_and_kernels_are_kept(policy, fused, flawed, tmp_path):
