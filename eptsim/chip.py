@@ -15,8 +15,11 @@ from eptsim.base.ledger import Ledger, ReadKey
 from eptsim.base.streams import Stream, check_seed
 from eptsim.cards import Card
 from eptsim.chip_file import ChipState, array_path, read_chip, write_chip
+from eptsim.crossbar.aihwkit_config import node_card
 from eptsim.crossbar.calibration import LineCalibration
+from eptsim.crossbar.checks import check_backend
 from eptsim.crossbar.crossbar import Crossbar
+from eptsim.crossbar.interface import CrossbarLike
 from eptsim.crossbar.stages import DIRECTIONS, RANGE_POLICIES, Position
 from eptsim.digital.formats import FORMATS, quantise
 from eptsim.olmo2.block import ARRAYS, block_forward
@@ -61,8 +64,13 @@ class Chip:
         Its weights are programmed at construction; later changes to the model do not reach the
         arrays. Embedding, norms and readout are digital and stay the model's own. The chip
         computes in the model's dtype, on its device.
-    card : Card
-        The device technology of every array.
+    card : Card or None
+        The device technology of every array. With backend ``aihwkit`` only its ``node`` entries
+        act, and it may be left out.
+    backend : str
+        ``eptsim``, or ``aihwkit``: IBM's tiles, as ``rpu_config`` describes them.
+    rpu_config : aihwkit configuration or None
+        Any configuration or preset, for the backend ``aihwkit``.
     seed : int
         Chip seed: same model, card and seed give the same chip and the same noise.
     periphery : str
@@ -93,14 +101,20 @@ class Chip:
     def __init__(
         self,
         model: Olmo2,
-        card: Card,
+        card: Card | None,
         seed: int = 0,
         *,
+        backend: str = "eptsim",
+        rpu_config: object = None,
         periphery: str = "float32",
         on_program: Callable[[int, int], None] | None = None,
     ) -> None:
         if not isinstance(model, Olmo2):
             raise InputError(f"Chip: model: found {type(model).__name__}, allowed: eptsim.Olmo2.")
+        check_backend(backend, rpu_config, "Chip")
+        self.backend = backend
+        if backend == "aihwkit":
+            card = node_card(card)
         if not isinstance(card, Card):
             raise InputError(
                 f"Chip: card: found {type(card).__name__}, allowed: a Card (eptsim.load_card)."
@@ -113,14 +127,17 @@ class Chip:
         self._passes = 0
         self._phase = ""
         self.time_s = 0.0
-        self.arrays: dict[str, Crossbar] = {}
+        self.arrays: dict[str, CrossbarLike] = {}
         layers = model.shape.num_hidden_layers
         for layer in range(layers):
             for array in ARRAYS:
                 path = array_path(layer, array)
                 with torch.no_grad():
                     weight = model.block_weight(layer, array)
-                self.arrays[path] = Crossbar(weight.detach(), card, self.seed, path=path)
+                self.arrays[path] = Crossbar(
+                    weight.detach(), card if backend == "eptsim" else None, self.seed, path=path,
+                    backend=backend, rpu_config=rpu_config,
+                )
                 if on_program is not None:
                     on_program(len(self.arrays), layers * len(ARRAYS))
         give_back()
@@ -132,9 +149,15 @@ class Chip:
         The file appears whole or not at all. Raises CheckpointError where it cannot be written, or
         is there already and ``overwrite`` is False; InputError where an array has another card.
         """
+        arrays = {path: one for path, one in self.arrays.items() if isinstance(one, Crossbar)}
+        if len(arrays) < len(self.arrays):
+            raise InputError(
+                f"save: found a chip of backend {self.backend!r}, allowed: 'eptsim'; what "
+                "aihwkit's tiles hold is theirs to save."
+            )
         state = ChipState(
             self.model, self.card, self.seed, self.periphery, self._passes, self._phase,
-            self.time_s, self.ledger, self.arrays, self.node_force,
+            self.time_s, self.ledger, arrays, self.node_force,
         )
         write_chip(path, state, overwrite=overwrite)
 
@@ -168,8 +191,9 @@ class Chip:
         """
         state = read_chip(path, card, device, on_load)
         chip = cls.__new__(cls)
+        chip.backend = "eptsim"
         chip.model, chip.card, chip.seed = state.model, state.card, state.seed
-        chip.periphery, chip.ledger, chip.arrays = state.periphery, state.ledger, state.arrays
+        chip.periphery, chip.ledger, chip.arrays = state.periphery, state.ledger, {**state.arrays}
         chip._passes, chip._phase, chip.time_s = state.passes, state.phase, state.time_s
         chip.node_force = state.node_force or chip._draw_node_force()
         return chip
@@ -198,6 +222,8 @@ class Chip:
     @property
     def quiet_transpose(self) -> bool:
         """Whether a transposed read without drive is exactly zero on every array."""
+        if self.backend == "aihwkit":  # its lines have no offset
+            return not any(array.stage("transpose").noisy for array in self.arrays.values())
         entry = self.card.transpose
         return entry.offset == 0 and entry.line_noise == 0 and entry.offset_drift == 0
 
@@ -302,6 +328,11 @@ class Chip:
         """
         found = {}
         for path, crossbar in self.arrays.items():
+            if not isinstance(crossbar, Crossbar):
+                raise InputError(
+                    f"calibrate: array {path!r}: found backend {self.backend!r}, allowed: "
+                    "'eptsim'; aihwkit's lines have no offset and no gain error to correct."
+                )
             crossbar.time_s = self.time_s
             for direction in DIRECTIONS:
                 found[path, direction] = crossbar.calibrate(direction, reads)
