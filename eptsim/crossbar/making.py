@@ -23,7 +23,7 @@ def programmed_state(
     fused: bool | None,
 ) -> ArrayState:
     """A new array that holds ``weight`` (out, in); arguments and errors as of ``Crossbar``."""
-    if not isinstance(path, str):
+    if not isinstance(path, str) or not _is_unicode(path):
         raise InputError(f"path: found {path!r}, allowed: a text.")
     check_weight(weight, path)
     if not isinstance(card, Card):
@@ -48,3 +48,8 @@ def programmed_state(
         card, seed, path, policy, on_cpu if fused is None else fused, memory, lines, {},
         dict.fromkeys(DIRECTIONS), dict.fromkeys(DIRECTIONS, 0), 0.0,
     )
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether ``text`` is one that files can hold: no half of a surrogate pair."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

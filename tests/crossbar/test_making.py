@@ -47,6 +47,12 @@ def test_a_card_beside_a_configuration_is_refused(ideal):
         Crossbar(W)
 
 
+@pytest.mark.parametrize("path", [None, 3, b"a", "\ud800"])
+def test_a_path_is_a_text(ideal, path):
+    with pytest.raises(InputError, match="path: found .*, allowed: a text"):
+        Crossbar(W, ideal, path=path)
+
+
 def test_a_new_array_starts_at_the_beginning(ideal):
     state = programmed_state(W, ideal, 3, "a", None, None)
     assert (state.seed, state.path, state.range_policy, state.time_s) == (3, "a", "per_vector", 0)
