@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from eptsim.base.table import Table
     from eptsim.cards import Card, list_cards, load_card
     from eptsim.chip import Chip
     from eptsim.crossbar.crossbar import Crossbar
@@ -24,6 +25,7 @@ __all__ = [
     "Gradient",
     "Olmo2",
     "Olmo2Shape",
+    "Table",
     "backprop_gradient",
     "compare",
     "effective_conductance",
@@ -43,6 +45,7 @@ _HOMES = {
     "Gradient": "eptsim.ep.gradient",
     "Olmo2": "eptsim.olmo2.model",
     "Olmo2Shape": "eptsim.olmo2.shape",
+    "Table": "eptsim.base.table",
     "backprop_gradient": "eptsim.ep.gradient",
     "compare": "eptsim.ep.compare",
     "effective_conductance": "eptsim.crossbar.wires",

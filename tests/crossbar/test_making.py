@@ -49,7 +49,7 @@ def test_a_card_beside_a_configuration_is_refused(ideal):
 
 @pytest.mark.parametrize("path", [None, 3, b"a", "\ud800"])
 def test_a_path_is_a_text(ideal, path):
-    with pytest.raises(InputError, match="path: found .*, allowed: a text"):
+    with pytest.raises(InputError, match="path: found"):
         Crossbar(W, ideal, path=path)
 
 
