@@ -99,11 +99,13 @@ def _sum_of_squares(cells: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def through_wires(variances: torch.Tensor, cells: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def through_wires(variances: torch.Tensor, attenuation: torch.Tensor) -> torch.Tensor:
     """Variances (devices, ...) of single devices as they appear at the lines of a resistive tile.
 
-    A cell's current reaches the line attenuated as its drive is, so its noise shrinks with the
-    square of effective over true conductance: exact to first order in the wires' resistance.
+    A cell's noise reaches its line attenuated as its current is (``conduction.attenuation``), so
+    its variance shrinks with the square. What is left out is the voltage that the other drives
+    put on the bit line. With inputs of either sign it averages out, and the variance of a line is
+    off by less than half of the fraction of the current that the wires take; with inputs all
+    of one sign it is too large, by about that fraction.
     """
-    ratio = torch.where(cells > 0, seen / cells.clamp(min=torch.finfo(cells.dtype).tiny), 0.0)
-    return variances * ratio.square()
+    return variances * attenuation.square()

@@ -80,3 +80,23 @@ def seen_through(
             if seen_reference is not None:
                 seen_reference[:, tile, inner] = part[0, :, -1]
     return seen, seen_reference
+
+
+def attenuation(
+    wires: Wires,
+    devices_s: torch.Tensor,
+    reference_s: torch.Tensor | None,
+    tiling: Tiling,
+    least_s: float,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Part of each cell's current that reaches its line, with shapes as of :func:`seen_through`.
+
+    By ladders, where it is a factor of the cell's conductance: the quotient of exact ones is led
+    by sneak paths in a cell that hardly conducts. Cells below ``least_s`` (S, > 0) count as such.
+    """
+    devices_s = devices_s.clamp(min=least_s)
+    reference_s = None if reference_s is None else reference_s.clamp(min=least_s)
+    seen, seen_reference = seen_through(wires, devices_s, reference_s, tiling, exact=False)
+    if reference_s is None or seen_reference is None:
+        return seen / devices_s, None
+    return seen / devices_s, seen_reference / reference_s

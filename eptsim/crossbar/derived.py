@@ -12,10 +12,13 @@ from eptsim.base.streams import Stream
 from eptsim.cards import Card
 from eptsim.cell.flicker import modes
 from eptsim.crossbar.cell_noise import CellNoise, through_wires, variance
-from eptsim.crossbar.conduction import Wires, seen_through
+from eptsim.crossbar.conduction import Wires, attenuation, seen_through
 from eptsim.crossbar.flicker import Flicker
 from eptsim.crossbar.mapping import Programmed, perfect_devices, stored_weights
 from eptsim.crossbar.scaling import Scales, Tiling
+
+#: Conductance over the highest one, below which all cells are attenuated alike.
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -121,12 +124,18 @@ def derive(
         assert seen_back is not None
         seen, seen_reference = seen_back, back(seen_reference_s)
     per_g = (1.0 if cells.shape[0] == 2 else 2.0) * unit / (unit - card.cell.g_min_s)
-    noise = _noise(card, cells, seen, per_g, wires is not None)
+    part = part_reference = None
+    if wires is not None and _noisy(card):
+        part, part_reference = (
+            None if found is None else found.to(cells.device, cells.dtype)
+            for found in attenuation(wires, cells_s, reference_s, tiling, _LEAST * unit)
+        )
+    noise = _noise(card, cells, part, per_g)
     reference_noise = None
-    if noise is not None and reference is not None and seen_reference is not None:
+    if noise is not None and reference is not None:
         reference_noise = variance(reference[None], noise)
-        if wires is not None:
-            reference_noise = through_wires(reference_noise, reference, seen_reference)
+        if part_reference is not None:
+            reference_noise = through_wires(reference_noise, part_reference)
     flicker = None
     if card.cell.flicker.sigma > 0:
         entry = card.cell.flicker
@@ -137,20 +146,26 @@ def derive(
     return Derived(torch.from_numpy(weights), noise, reference_noise, flicker)
 
 
-def _noise(
-    card: Card, cells: torch.Tensor, seen: torch.Tensor, per_g: float, wired: bool
-) -> CellNoise | None:
-    """Read noise of ``cells``, which the lines see as ``seen``."""
+def _noisy(card: Card) -> bool:
+    """Whether the cells of a card have read noise."""
     entry = card.cell.read_noise
-    if entry.law == "none" or (entry.law != "table" and entry.sigma == 0):
+    return entry.law == "table" or (entry.law != "none" and entry.sigma > 0)
+
+
+def _noise(
+    card: Card, cells: torch.Tensor, part: torch.Tensor | None, per_g: float
+) -> CellNoise | None:
+    """Read noise of ``cells``, of which ``part`` reaches the lines (None: all)."""
+    if not _noisy(card):
         return None
+    entry = card.cell.read_noise
     noise = CellNoise(entry, card.cell.g_max_s, per_g, cells, cells.shape[0])
-    if not wired and entry.law != "table":
+    if part is None and entry.law != "table":
         return noise
     total = torch.zeros_like(cells[0])
-    for own, outside in zip(cells, seen, strict=True):
+    for n, own in enumerate(cells):
         one = variance(own[None], noise)
-        total += through_wires(one, own, outside) if wired else one
+        total += one if part is None else through_wires(one, part[n])
     return CellNoise(entry, card.cell.g_max_s, per_g, None, cells.shape[0], total)
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_matrix
-from scipy.sparse.linalg import splu
 
 from eptsim.base.streams import Stream
 from eptsim.cards import Card, load_card
@@ -83,6 +81,8 @@ class Cells:
     reference: Array | None  # (slices, out tiles, in); with mapping offset the digital one
     seen: Array  # devices and reference as the lines see them, through the wires
     seen_reference: Array | None
+    part: Array  # how much of a fluctuation of theirs reaches the lines
+    part_reference: Array | None
     rescale: float
     cells: int
     unverified: int
@@ -166,51 +166,14 @@ def program_cell(target: Array, card: Card, stream: Stream, plane: int) -> dict[
     return {"before": g, "now": now, "failed": failed, "stuck": np.any(where, axis=0)}
 
 
-def through_wires(g: Array, card: Card) -> Array:
-    """Current of bit line j per volt on word line i of a tile ``g`` (words, bits): nodal solve."""
-    entry, (m, n) = card.array, g.shape
-    word, bit = np.arange(m * n).reshape(m, n), m * n + np.arange(m * n).reshape(m, n)
-    ground = 2 * m * n
-    at = [(word[i, j], bit[i, j], g[i, j]) for i in range(m) for j in range(n)]
-    at += [(word[i, j], word[i, j + 1], 1 / entry.wire_word_ohm)
-           for i in range(m) for j in range(n - 1)]
-    at += [(bit[i, j], bit[i + 1, j], 1 / entry.wire_bit_ohm)
-           for i in range(m - 1) for j in range(n)]
-    drive = 1 / (entry.wire_word_ohm + (entry.driver_ohm or 0.0))
-    sense = 1 / (entry.wire_bit_ohm + (entry.sense_ohm or 0.0))
-    at += [(word[i, 0], ground, drive) for i in range(m)]
-    at += [(bit[-1, j], ground, sense) for j in range(n)]
-    a, b, value = (np.array(part) for part in zip(*at, strict=True))
-    rows, columns = np.r_[a, b, a, b], np.r_[a, b, b, a]
-    values = np.r_[value, value, -value, -value]
-    laplacian = csc_matrix((values, (rows, columns)))[:ground, :ground]
-    source = np.zeros((ground, m))
-    source[word[:, 0], np.arange(m)] = drive
-    return splu(laplacian).solve(source)[bit[-1]].T * sense
+See = Callable[[Array, Array | None, Card], tuple[Array, Array | None, Array, Array | None]]
 
 
-def see(devices: Array, reference: Array | None, card: Card) -> tuple[Array, Array | None]:
-    """Every tile of every device and slice through its wires, the reference column at the end."""
-    if not any((card.array.wire_word_ohm, card.array.driver_ohm, card.array.sense_ohm)):
-        return devices, reference
-    column = card.array.mapping == "reference_column"
-    seen, seen_reference = devices.copy(), None if reference is None else reference.copy()
-    height, width = card.array.columns or devices.shape[2], card.array.rows or devices.shape[3]
-    for device, k in np.ndindex(devices.shape[:2]):
-        for tile, i in enumerate(range(0, devices.shape[2], height)):
-            for j in range(0, devices.shape[3], width):
-                lines, inner = slice(i, i + height), slice(j, j + width)
-                g = devices[device, k, lines, inner]
-                if column:
-                    g = np.vstack([g, reference[k, tile, inner]])
-                found = through_wires(g.T, card).T
-                seen[device, k, lines, inner] = found[: len(found) - column]
-                if column:
-                    seen_reference[k, tile, inner] = found[-1]
-    return seen, seen_reference
+def without_wires(devices: Array, reference: Array | None, card: Card) -> tuple[Array, ...]:
+    return devices, reference, np.ones_like(devices), np.ones(card.array.slices)
 
 
-def write_cells(w: Array, card: Card, seed: int, path: str) -> Cells:
+def write_cells(w: Array, card: Card, seed: int, path: str, see: See) -> Cells:
     cell, pair = card.cell, card.array.mapping == "differential"
     stream, scales = Stream.of(seed, path, "program"), scale_weights(w, card)
     scale = scales.max() or 1.0
@@ -287,8 +250,8 @@ class Written:
         total = sum(place * part for place, part in parts)
         return total * self.cells.relative * self.cells.scale * self.cells.rescale
 
-    def variances(self, g: Array, seen: Array) -> Array:
-        """Variance of one read of single cells, as their lines see it."""
+    def variances(self, g: Array, part: Array) -> Array:
+        """Variance of one read of single cells, of which ``part`` reaches their lines."""
         noise, top = self.array.card.cell.read_noise, self.array.card.cell.g_max_s
         if noise.law == "none":
             return np.zeros_like(g)
@@ -299,8 +262,7 @@ class Written:
             sigma = noise.sigma * np.sqrt(g * top)
         elif noise.law == "table":
             sigma = np.interp(g, noise.table.x, noise.table.y)
-        ratio = np.divide(seen, g, out=np.ones_like(g), where=g > 0)
-        return (sigma * self.per_s * ratio) ** 2
+        return (sigma * self.per_s * part) ** 2
 
     def read(
         self, direction: str, x: Array, policy: str, held: float | None, read: int, row: int,
@@ -369,12 +331,12 @@ class Written:
         line: float,
     ) -> Array:
         card, cells, forward = self.array.card, self.cells, direction == "forward"
-        variance = self.variances(cells.devices[:, k], cells.seen[:, k]).sum(axis=0)
+        variance = self.variances(cells.devices[:, k], cells.part[:, k]).sum(axis=0)
         total = u[:, part] ** 2 @ (variance.T if forward else variance)[part] + line**2
         at = {"first_row": row, "read": read, "plane": index}
         shared = 0.0
         if card.array.mapping == "reference_column":
-            column = self.variances(cells.reference[k], cells.seen_reference[k])  # (tiles, in)
+            column = self.variances(cells.reference[k], cells.part_reference[k])  # (tiles, in)
             if forward:
                 sigma = np.sqrt(u[:, part] ** 2 @ column[:, part].T)
                 draws = Stream.of(self.array.seed, self.array.path, "reference_column").normal(
@@ -389,11 +351,14 @@ class Written:
 
 
 @pytest.fixture(scope="session")
-def written() -> Callable[[Crossbar, Array], Written]:
-    """``written(array, weight)``: the same array, its cells programmed and read in numpy."""
+def written() -> Callable[..., Written]:
+    """``written(array, weight)``: the same array, its cells programmed and read in numpy.
 
-    def make(array: Crossbar, weight: Array) -> Written:
-        cells = write_cells(weight.astype(np.float64), array.card, array.seed, array.path)
-        return Written(array, cells)
+    ``see`` says what the wires make of the conductances.
+    """
+
+    def make(array: Crossbar, weight: Array, see: See = without_wires) -> Written:
+        w = weight.astype(np.float64)
+        return Written(array, write_cells(w, array.card, array.seed, array.path, see))
 
     return make
