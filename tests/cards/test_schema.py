@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from pydantic import ValidationError
-
 from eptsim.base.units import base_unit
-from eptsim.cards.array_entries import DEFAULT_FULL_SCALE, Direction
-from eptsim.cards.cell_entries import Cell
 from eptsim.cards.schema import SCHEMA, Sections, build
 
 STABLE = {
@@ -75,15 +70,3 @@ def test_scale_suffix_names_the_unit() -> None:
         assert key.endswith("_v") == (entry.spec.dimension == "voltage")
         assert key.endswith("_ohm") == (entry.spec.dimension == "resistance")
         assert key.endswith("_s") == (entry.spec.dimension in ("conductance", "time"))
-
-
-def test_sections_are_frozen_and_closed() -> None:
-    with pytest.raises(ValidationError):
-        Cell().g_max_s = 1.0
-    with pytest.raises(ValidationError):
-        Cell.model_validate({"g_maxx_s": 1.0})
-
-
-def test_full_scale_is_the_output_range_or_12() -> None:
-    assert Direction().full_scale == DEFAULT_FULL_SCALE == 12.0
-    assert Direction(output_range=3.0).full_scale == 3.0
