@@ -105,7 +105,7 @@ def through_wires(variances: torch.Tensor, attenuation: torch.Tensor) -> torch.T
     A cell's noise reaches its line attenuated as its current is (``conduction.attenuation``), so
     its variance shrinks with the square. What is left out is the voltage that the other drives
     put on the bit line. With inputs of either sign it averages out, and the variance of a line is
-    off by less than half of the fraction of the current that the wires take; with inputs all
-    of one sign it is too large, by about that fraction.
+    off by less than half of the fraction of the current that the wires take; with inputs all of
+    one sign it is too large, by 1 to 1.5 times that fraction.
     """
     return variances * attenuation.square()
