@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from eptsim.base.table import Table
+from eptsim.crossbar.stages import Position
 from eptsim.testing.bench import (
     DIRECTIONS,
     MAPPINGS,
@@ -19,6 +20,8 @@ from eptsim.testing.bench import (
 )
 from eptsim.testing.check import Check, Measured
 
+#: When both directions are read: late enough for what moves to have moved.
+TIME_S = 2.5
 TILES = {"array.rows": 7, "array.columns": 5}
 G = {"cell.g_min_s": 1e-6, "cell.g_max_s": 2e-5}
 #: Flaws of cells and wires alone: no converters, nothing that moves or is drawn at a read.
@@ -63,11 +66,13 @@ def _measure(bench: Bench, changes: Mapping[str, object]) -> Iterator[Measured]:
     for shape in ((9, 16), (16, 9), (12, 12)):
         array = bench.build(bench.weight(*shape), {**G, **TILES, **changes}, seed=4)
         x, d = bench.normal(1, shape[1], seed=1), bench.normal(1, shape[0], seed=2)
-        y, z = numbers(read(array, "forward", x)), numbers(read(array, "transpose", d))
+        at = Position(0, 0, TIME_S)
+        y = numbers(read(array, "forward", x, position=at))
+        z = numbers(read(array, "transpose", d, position=at))
         one, other = float((y * numbers(d)).sum()), float((z * numbers(x)).sum())
         size = float(np.linalg.norm(y) * np.linalg.norm(numbers(d)))
         yield Measured(f"{shape}: <Wx, d> - <x, W^T d>", abs(one - other), 64 * bench.eps * size)
-        forward, transpose = (matrix(bench, array, direction) for direction in DIRECTIONS)
+        forward, transpose = (matrix(bench, array, name, TIME_S) for name in DIRECTIONS)
         off = float(np.abs(forward - transpose).max())
         yield Measured(f"{shape}: entries of the two matrices", off, 32 * bench.eps)
 

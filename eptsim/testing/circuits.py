@@ -61,7 +61,7 @@ def _against_nodal(
         want = _expected(numbers(w), mapping, ohms, rows, columns)
         for direction in DIRECTIONS:
             off = float(np.abs(matrix(bench, array, direction) - want).max())
-            yield Measured(f"{shape} {direction}: entries", off, 64 * bench.eps + 1e-9)
+            yield Measured(f"{shape} {direction}: entries", off, 64 * bench.eps + 1e-10)
 
 
 def _nodal(name: str, ohms: Resistances, mapping: str) -> Check:

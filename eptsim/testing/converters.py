@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -85,6 +85,12 @@ def _held(bench: Bench, direction: str) -> Iterator[Measured]:
         clear = clear_of_ties(x, top, 4)
         off = float(np.abs(y - quantised(x, top, 4))[clear].max())
         yield Measured(f"held at {top}: error", off, 32 * bench.eps)
+    limited = {f"{direction}.dac_bits": 4, f"{direction}.input_range": 0.5}
+    array = bench.build(bench.tensor([[1.0]]), limited)
+    array.hold_range(direction, 2.5)
+    y = numbers(read(array, direction, bench.tensor(x), policy="held"))
+    off = float(np.abs(y - quantised(x, 0.5, 4))[clear_of_ties(x, 0.5, 4)].max())
+    yield Measured("held at 2.5, limited to 0.5: error", off, 32 * bench.eps)
 
 
 def _adc(bench: Bench, direction: str) -> Iterator[Measured]:
@@ -147,6 +153,67 @@ def _tiles(bench: Bench, direction: str) -> Iterator[Measured]:
     yield Measured("error", float(np.abs(y - want)[clear].max()), 64 * bench.eps)
 
 
+def _summed(
+    bench: Bench,
+    direction: str,
+    w: Array,
+    changes: Mapping[str, object],
+    parts: Sequence[tuple[Array, Array]],
+) -> Measured:
+    """Error of reads of ``w`` against digital sums of converted partial sums.
+
+    ``parts`` are the matrices (out, in) that are read one by one, each with the digital factor of
+    its partial sums (broadcasting to their lines).
+    """
+    bits, full = 6, 3.0
+    entries = {f"{direction}.adc_bits": bits, f"{direction}.output_range": full}
+    array = bench.build(bench.tensor(w), {**changes, **entries})
+    x = bench.codes(200, drives(w.shape, direction))
+    y = numbers(read(array, direction, x, policy="fixed"))
+    want, clear = np.zeros_like(y), np.ones_like(y, dtype=bool)
+    for matrix, factor in parts:
+        current = product(matrix, direction, numbers(x))
+        want += factor * quantised(current, full, bits)
+        clear &= clear_of_ties(current, full, bits, 0.01)
+    return Measured("error", float(np.abs(y - want)[clear].max()), 256 * bench.eps)
+
+
+def _slices(bench: Bench, direction: str) -> Iterator[Measured]:
+    """Two slices of 4 levels count 12/15 and 3/15, and convert apart."""
+    w = numbers(bench.weight(7, 9))
+    value = np.round(np.abs(w) * 15)
+    sure = np.abs(np.abs(w) * 15 - value) < 0.49
+    w, value = np.where(sure, w, 0.0), np.where(sure, value, 0.0)
+    digits = [np.sign(w) * digit / 3 for digit in (value // 4, value % 4)]
+    parts = [(digits[0], np.array(12 / 15)), (digits[1], np.array(3 / 15))]
+    changes = {"cell.levels": 4, "array.slices": 2}
+    yield _summed(bench, direction, w, changes, parts)
+
+
+def _scaling_tile(bench: Bench, direction: str) -> Iterator[Measured]:
+    """Each tile converts in units of its own largest weight."""
+    w = numbers(bench.weight(6, 8)) * np.repeat([1.0, 0.2], 4)
+    w /= np.abs(w).max()
+    parts = []
+    for o in (slice(0, 3), slice(3, 6)):
+        for i in (slice(0, 4), slice(4, 8)):
+            tile = np.zeros_like(w)
+            top = np.abs(w[o, i]).max()
+            tile[o, i] = w[o, i] / top
+            parts.append((tile, np.array(top)))
+    changes = {"array.scaling": "tile", "array.rows": 4, "array.columns": 3}
+    yield _summed(bench, direction, w, changes, parts)
+
+
+def _scaling_column(bench: Bench) -> Iterator[Measured]:
+    """Each output converts in units of its own largest weight."""
+    w = numbers(bench.weight(6, 8)) * np.array([1.0, 0.5, 0.3, 0.1, 0.7, 0.2])[:, None]
+    w /= np.abs(w).max()
+    top = np.abs(w).max(axis=1)
+    parts = [(w / top[:, None], top)]
+    yield _summed(bench, "forward", w, {"array.scaling": "column"}, parts)
+
+
 def _reference(bench: Bench, direction: str) -> Iterator[Measured]:
     """The zero reference of the lines takes a static offset away, to rounding."""
     w = bench.weight(9, 16)
@@ -205,6 +272,17 @@ CHECKS = (
     ),
     *both(
         "converters", "tiles", "Every tile converts its own partial sum.", TRUTH, _tiles,
+    ),
+    *both(
+        "converters", "slices", "Every slice converts its own partial sum.", TRUTH, _slices
+    ),
+    *both(
+        "converters", "scaling-tile", "Scaled by tile, each converts in units of its own.", TRUTH,
+        _scaling_tile,
+    ),
+    Check(
+        "converters", "scaling-column", "Scaled by column, each output converts in its own units.",
+        TRUTH, _scaling_column,
     ),
     *both(
         "converters", "zero-reference", "The zero reference takes a static offset away.",

@@ -179,12 +179,23 @@ def _clip(bench: Bench) -> Iterator[Measured]:
 
 
 def _zero_reads(
-    bench: Bench, direction: str, changes: Mapping[str, object], seed: int = 0
+    bench: Bench,
+    direction: str,
+    changes: Mapping[str, object],
+    seed: int = 0,
+    *,
+    size: float = 1.0,
+    policy: str = "fixed",
 ) -> Array:
-    """What 2000 lines show without drive, (2, lines): two reads, in normalised units."""
-    w = bench.tensor(np.ones((2000, 2) if direction == "forward" else (2, 2000)))
-    array = bench.build(w, changes, seed)
-    return numbers(read(array, direction, bench.tensor(np.zeros((2, 2))), policy="fixed"))
+    """What 2000 lines of weights ``size`` show without drive, (2, lines), in two reads.
+
+    The range of policy ``held`` is 5.
+    """
+    shape = (2000, 2) if direction == "forward" else (2, 2000)
+    array = bench.build(bench.tensor(np.full(shape, size)), changes, seed)
+    if policy == "held":
+        array.hold_range(direction, 5.0)
+    return numbers(read(array, direction, bench.tensor(np.zeros((2, 2))), policy=policy))
 
 
 def _offset(bench: Bench, direction: str) -> Iterator[Measured]:
@@ -196,6 +207,12 @@ def _offset(bench: Bench, direction: str) -> Iterator[Measured]:
     yield mean_is("offset", offset, 0.0, 0.02 * 12)
     yield variance_is("offset", offset, (0.02 * 12) ** 2)
     yield normal_is("offset", offset / 0.24)
+    own = _zero_reads(bench, direction, changes, policy="per_vector")[0]
+    yield Measured("nothing in, range per vector: not read at 1", float(np.abs(own - offset).max()),
+                   8 * bench.eps)
+    scaled = _zero_reads(bench, direction, changes, size=3.0, policy="held")[0]
+    off = float(np.abs(scaled - 15.0 * offset).max())
+    yield Measured("largest weight 3, held at 5: not 15 times that", off, 64 * bench.eps)
     size = "array.rows" if direction == "forward" else "array.columns"
     tiles = _zero_reads(bench, direction, {**changes, size: 1, f"{direction}.output_range": 3.0})
     yield variance_is("two tiles, full scale 3", tiles[0], 2 * (0.02 * 3) ** 2)

@@ -16,10 +16,6 @@ from scipy.sparse.linalg import splu
 
 Array = npt.NDArray[np.float64]
 
-#: What stands for no resistance (ohm): the nodes of a line are then one, to rounding.
-SHORT_OHM = 1e-7
-
-
 @dataclass(frozen=True)
 class Resistances:
     """Resistances (ohm) of a tile's wires and terminals."""
@@ -41,30 +37,47 @@ class Resistances:
 def transfer(g_s: Array, ohms: Resistances) -> Array:
     """Current (A) of each bit line per volt on each word line, (rows, columns), of cells ``g_s``.
 
-    Kirchhoff's current law at the two nodes of every crossing, solved by a sparse LU factorisation
-    (SuperLU). ``g_s`` (rows, columns) in siemens.
+    Kirchhoff's current law at every node, solved by a sparse LU factorisation (SuperLU). Nodes
+    with no resistance between them are one. ``g_s`` (rows, columns) in siemens.
     """
     rows, columns = g_s.shape
-    size = rows * columns
-    word = np.arange(size).reshape(rows, columns)
-    bit = size + word
-    g_word, g_bit = 1.0 / max(ohms.word, SHORT_OHM), 1.0 / max(ohms.bit, SHORT_OHM)
-    g_in = 1.0 / max(ohms.word + ohms.driver, SHORT_OHM)
-    g_out = 1.0 / max(ohms.bit + ohms.sense, SHORT_OHM)
-    a = np.concatenate([word.ravel(), word[:, :-1].ravel(), bit[:-1].ravel()])
-    b = np.concatenate([bit.ravel(), word[:, 1:].ravel(), bit[1:].ravel()])
-    g = np.concatenate([
-        g_s.ravel(),
-        np.full(rows * (columns - 1), g_word),
-        np.full((rows - 1) * columns, g_bit),
-    ])
-    ends = np.concatenate([word[:, 0], bit[-1]])
-    to_ends = np.concatenate([np.full(rows, g_in), np.full(columns, g_out)])
-    row = np.concatenate([a, b, a, b, ends])
-    column = np.concatenate([a, b, b, a, ends])
-    value = np.concatenate([g, g, -g, -g, to_ends])
-    network = coo_matrix((value, (row, column)), shape=(2 * size, 2 * size)).tocsc()
-    drive = np.zeros((2 * size, rows))
-    drive[word[:, 0], np.arange(rows)] = g_in
-    nodes = splu(network).solve(drive)
-    return np.asarray(g_out * nodes[bit[-1]].T)
+    source = np.arange(rows)
+    ground = rows + np.arange(columns)
+    word, n = _line_nodes(rows, columns, ohms.word, ohms.driver, source, rows + columns)
+    bit, n = _line_nodes(columns, rows, ohms.bit, ohms.sense, ground, n)
+    bit = bit.T
+    branches = [(word, bit, g_s)]
+    if ohms.word > 0:
+        branches.append((word[:, :-1], word[:, 1:], np.full((rows, columns - 1), 1 / ohms.word)))
+    if ohms.bit > 0:
+        branches.append((bit[:-1], bit[1:], np.full((rows - 1, columns), 1 / ohms.bit)))
+    if ohms.word + ohms.driver > 0:
+        branches.append((source, word[:, 0], np.full(rows, 1 / (ohms.word + ohms.driver))))
+    if ohms.bit + ohms.sense > 0:
+        branches.append((bit[-1], ground, np.full(columns, 1 / (ohms.bit + ohms.sense))))
+    a, b, g = (np.concatenate([part[k].ravel() for part in branches]) for k in range(3))
+    row, column = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
+    network = coo_matrix((np.concatenate([g, g, -g, -g]), (row, column)), shape=(n, n)).tocsr()
+    ends = rows + columns  # nodes at given voltages: 1 V on one source after the other
+    known = np.eye(ends, rows)
+    into_ground = network[rows:ends]
+    currents = -np.asarray(into_ground[:, :ends] @ known)
+    if n > ends:
+        inside = splu(network[ends:, ends:].tocsc())
+        nodes = inside.solve(-np.asarray(network[ends:, :ends] @ known))
+        currents -= np.asarray(into_ground[:, ends:] @ nodes)
+    return np.asarray(currents.T)
+
+
+def _line_nodes(
+    lines: int, cells: int, wire: float, terminal: float, end: npt.NDArray[np.int64], first: int
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Numbers (lines, cells) of the nodes of lines that begin at the nodes ``end``.
+
+    New ones are numbered from ``first``; returns also the next free number.
+    """
+    if wire > 0:
+        count = lines * cells
+        return first + np.arange(count).reshape(lines, cells), first + count
+    own = first + np.arange(lines) if terminal > 0 else end
+    return np.repeat(own[:, None], cells, axis=1), first + (lines if terminal > 0 else 0)

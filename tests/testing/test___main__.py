@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from eptsim.base.errors import InputError
-from eptsim.testing.__main__ import main, parse
+from eptsim.testing.__main__ import main, parse, with_table
 from eptsim.testing.factories import eptsim_crossbar
 
 OURS = "eptsim.testing:eptsim_crossbar"
@@ -33,6 +33,18 @@ def test_what_does_not_conform_is_the_exit_code(capsys, monkeypatch):
     monkeypatch.setattr(factories, "eptsim_crossbar", broken)
     assert main(["eptsim.testing.factories:eptsim_crossbar", "--only", "exactness/copies"]) == 1
     assert "error: RuntimeError: no chip" in capsys.readouterr().out
+
+
+def test_the_table_goes_into_a_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A\n<!-- table -->\nold\n<!-- end of table -->\nend\n")
+    assert main([OURS, "--only", "exactness/copies", "--into", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("# A\n<!-- table -->\n\n| check |")
+    assert text.endswith("\n<!-- end of table -->\nend\n")
+    assert "old" not in text
+    with pytest.raises(InputError, match="allowed: a page with both"):
+        with_table("# A\n", "| a |")
 
 
 @pytest.mark.parametrize("arguments", [["nothing:here"], [OURS, "--only", "nothing/*"]])

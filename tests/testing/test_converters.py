@@ -101,6 +101,10 @@ BROKEN = [
     ("clipping", other("output_range", lambda top: 2 * top)),
     ("full-scale", ScaleAfterwards),
     ("tiles", with_changes(one_tile)),
+    ("slices", with_changes(lambda card: {"array.slices": 3})),
+    ("slices", other("adc_bits", lambda bits: None)),
+    ("scaling-tile", with_changes(lambda card: {"array.scaling": "array"})),
+    ("dac-held", other("input_range", lambda top: None)),
     ("zero-reference", wrapped(Forgetful)),
 ]
 
@@ -109,6 +113,11 @@ BROKEN = [
 @pytest.mark.parametrize(("check", "broken"), BROKEN)
 def test_the_suite_finds(catches, check, broken, direction):
     catches(f"converters/{check}-{direction}", broken, eptsim_crossbar)
+
+
+def test_one_scale_for_all_outputs_is_found(catches):
+    one_scale = with_changes(lambda card: {"array.scaling": "array"})
+    catches("converters/scaling-column", one_scale, eptsim_crossbar)
 
 
 def test_what_the_settle_loop_is_told_wrongly_is_found(catches):

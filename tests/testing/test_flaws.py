@@ -76,13 +76,36 @@ class Redrawn(ArrayScaled):
 
     def _rows(self, x, method, keywords):
         first = getattr(super(), method)(x[:1], **keywords)
-        return torch.cat([first, getattr(self.again(), method)(x[1:], **keywords)])
+        other = self.again()
+        for direction in ("forward", "transpose"):
+            other.hold_range(direction, self.held_range(direction))
+        return torch.cat([first, getattr(other, method)(x[1:], **keywords)])
 
     def read(self, x, **keywords):
         return self._rows(x, "read", keywords)
 
     def read_transpose(self, d, **keywords):
         return self._rows(d, "read_transpose", keywords)
+
+
+class Absolute(ArrayScaled):
+    """Offsets in units that follow neither the weights nor the range."""
+
+    def __init__(self, weight, card, seed):
+        lines = ("forward.offset", "transpose.offset")
+        super().__init__(eptsim_crossbar(weight, card.override(dict.fromkeys(lines)), seed), 1.0)
+        sizes = {"forward": weight.shape[0], "transpose": weight.shape[1]}
+        self.offsets = {
+            d: 12 * card.direction(d).offset
+            * torch.from_numpy(np.random.default_rng([seed, n]).standard_normal(sizes[d])).float()
+            for n, d in enumerate(sizes)
+        }  # fmt: skip
+
+    def read(self, x, **keywords):
+        return super().read(x, **keywords) + self.offsets["forward"]
+
+    def read_transpose(self, d, **keywords):
+        return super().read_transpose(d, **keywords) + self.offsets["transpose"]
 
 
 class OneConverter(ArrayScaled):
@@ -111,6 +134,7 @@ def truncated(weight, card, seed):
 BOTH_WAYS = [
     ("offset", scaled("offset", 1.1)),
     ("offset", Redrawn),
+    ("offset", Absolute),
     ("offset", one_seed),
     ("gain", scaled("gain", 1.15)),
     ("gain", Redrawn),

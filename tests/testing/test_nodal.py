@@ -36,12 +36,24 @@ def test_the_published_circuit_is_the_golden_one():
     np.testing.assert_allclose(PUBLISHED_V @ got, PUBLISHED_A, atol=1e-10)
     np.testing.assert_allclose(got.sum(axis=1), PUBLISHED_TRANSPOSE_A, atol=6e-9)
     bare = transfer(1 / PUBLISHED_OHM, Resistances())
-    np.testing.assert_allclose(PUBLISHED_V @ bare, case["no_wire"], atol=1e-6)
+    np.testing.assert_allclose(PUBLISHED_V @ bare, case["no_wire"], atol=1e-10)
 
 
 def test_terminals_of_one_cell_are_a_voltage_divider():
     ohms = Resistances(word=1.0, bit=2.0, driver=30.0, sense=40.0)
     got = transfer(np.array([[1e-2]]), ohms)
     assert got[0, 0] == pytest.approx(1 / (100 + 73), rel=1e-12)
+    lone = transfer(np.array([[1e-2]]), Resistances(driver=30.0))
+    assert lone[0, 0] == pytest.approx(1 / 130, rel=1e-12)
     assert ohms.changes()["array.sense_ohm"] == 40.0
     assert Resistances().changes() == {}
+
+
+@pytest.mark.parametrize(
+    "ohms",
+    [Resistances(word=3.0), Resistances(bit=3.0), Resistances(driver=3.0), Resistances(sense=3.0)],
+)
+def test_no_resistance_is_the_limit_of_a_small_one(ohms):
+    g_s = np.random.default_rng(0).uniform(1e-3, 1e-1, (4, 3))
+    tiny = Resistances(*(max(one, 1e-6) for one in (ohms.word, ohms.bit, ohms.driver, ohms.sense)))
+    np.testing.assert_allclose(transfer(g_s, ohms), transfer(g_s, tiny), rtol=1e-5)

@@ -49,3 +49,8 @@ def test_distributions():
     uniform = np.random.default_rng(1).uniform(size=N)
     assert distribution_is("x", uniform).within
     assert not distribution_is("x", uniform**1.1).within
+
+
+def test_constant_samples_have_no_correlation_and_say_so_without_a_warning(recwarn):
+    assert not correlation_is("x", np.ones(5), X[:5, 0]).within
+    assert list(recwarn) == []
