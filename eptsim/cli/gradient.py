@@ -22,7 +22,7 @@ from eptsim.cli.options import (
     read_settings,
     resolve_device,
 )
-from eptsim.cli.output import console, print_json, show_note, table
+from eptsim.cli.output import console, print_json, progress, show_note, table
 from eptsim.cli.threads import wait_passively
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from eptsim.cards import Card
+    from eptsim.chip import Chip
     from eptsim.ep.compare import Comparison, Row
     from eptsim.ep.gradient import Gradient
     from eptsim.studies.bench import Bench
@@ -238,16 +239,39 @@ def _measured(settings: GradientSettings, bench: Bench, seed: int) -> Gradient:
     from eptsim.ep.controller import EPController
 
     ep = settings.ep
-    chip = Chip(bench.model, bench.card, seed)
+    with progress() as bar:
+        task = bar.add_task("programming", total=None)
+        chip = Chip(
+            bench.model, bench.card, seed,
+            on_program=lambda done, total: bar.update(task, completed=done, total=total),
+        )
     controller = EPController(
         chip, ep.beta, ep.measurement, ep.reference, ep.range_policy, sweeps=ep.sweeps,
         tolerance=ep.tolerance, max_sweeps=ep.max_sweeps, reads=ep.reads,
     )
     show_note(
-        f"{len(chip.arrays)} arrays of card {bench.card.name} programmed; measuring on"
-        f" {bench.tokens.shape[0]} x {bench.tokens.shape[1]} tokens ..."
+        f"{len(chip.arrays)} arrays of card {bench.card.name} programmed{_programming(chip)};"
+        f" measuring on {bench.tokens.shape[0]} x {bench.tokens.shape[1]} tokens ..."
     )
     return controller.gradient(bench.tokens, bench.targets)
+
+
+def _programming(chip: Chip) -> str:
+    """What programming came to, in words; empty where every cell holds its target."""
+    from eptsim.crossbar.crossbar import Crossbar
+
+    records = [array.record for array in chip.arrays.values() if isinstance(array, Crossbar)]
+    cells = sum(record.cells for record in records)
+    if cells == 0:
+        return ""
+    words = [f"reconstruction error up to {max(record.error for record in records):.2g}"]
+    for count, what in (
+        (sum(record.stuck for record in records), "stuck"),
+        (sum(record.unverified for record in records), "outside the verify tolerance"),
+    ):
+        if count:
+            words.append(f"{count / cells:.2g} of the cells {what}")
+    return f" ({', '.join(words)})"
 
 
 def _report(
