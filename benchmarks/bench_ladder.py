@@ -45,7 +45,8 @@ def main() -> None:
         "Ladders against exact wires, per card",
         "`python benchmarks/bench_ladder.py`: one tile of Gaussian weights; relative change that "
         "the wires make of the stored matrix, and relative error of the ladder model against the "
-        f"exact one.\n\n{machine()}\n\n| card | g_max | {head} |\n|---|---{'|---' * 2 * len(OHMS)}|\n"
+        f"exact one.\n\n{machine()}\n\n| card | g_max | {head} |\n"
+        f"|---|---{'|---' * 2 * len(OHMS)}|\n"
         + "\n".join(rows),
     )
 
