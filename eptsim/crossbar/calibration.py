@@ -122,6 +122,8 @@ def calibrate_range(plan: Plan, vectors: torch.Tensor, percentile: float) -> Ran
     used = held if limit is None else min(held, limit)
     beyond = 0
     drive = (flat / used).clamp(-1.0, 1.0)
+    if plan.bend is not None:
+        drive = plan.bend(drive)
     for segment in plan.segments:
         sums = drive[:, segment.part] @ plan.oriented[segment.k][segment.part]
         beyond += int((sums.abs() > plan.stage.full_scale).sum()) if plan.stage.railed else 0

@@ -235,6 +235,25 @@ def test_clipped_inputs_and_sums_are_counted(ideal, direction):
     assert free.calibrate_range(direction, x).clipped_sums == 0.0
 
 
+@pytest.mark.parametrize("law", ["sinh", "cubic"])
+def test_clipped_sums_are_those_of_bent_currents(ideal, law):
+    """Cells that bend pass less at half the read voltage, so fewer sums leave the range."""
+    bent = {"cell.iv.law": law, "cell.iv.v0_v": 0.03, "array.coding": "amplitude"}
+    w, x = randn(11, 13), randn(40, 13, seed=1)
+    straight, array = (Crossbar(w, lines(ideal, {"output_range": 0.5}, c)) for c in ({}, bent))
+    found = array.calibrate_range("forward", x, 90.0)
+    free = Crossbar(w, ideal.override({"forward.output_range": 1e6, "array.rows": 5, **bent}))
+    beyond = 0
+    for i in (0, 5, 10):  # one tile at a time: what its partial sum is
+        alone = torch.zeros_like(x)
+        alone[:, i : i + 5] = x[:, i : i + 5]
+        free.hold_range("forward", found.held_range)
+        sums = free.read(alone, range_policy="held") / found.held_range / w.abs().max()
+        beyond += int((sums.abs() > 0.5).sum())
+    assert found.clipped_sums == beyond / (3 * 40 * 11)
+    assert 0 < found.clipped_sums < straight.calibrate_range("forward", x, 90.0).clipped_sums
+
+
 def test_column_scales_are_in_the_range_of_a_transposed_read(ideal):
     """What is driven is the input times the scale of its line: that is what has to fit."""
     w = torch.diag(torch.tensor([1.0, 0.1])).double()

@@ -110,8 +110,8 @@ def test_the_drift_factor_is_the_lost_sum(ideal):
 def test_compensation_restores_the_mean_gain(ideal, mapping, loss):
     """The slope of stored over wanted weight, averaged over the cells, is 1 again.
 
-    A digital factor cannot restore the digital middle of mapping offset: its weights keep a
-    common shift of (1 - factor), of which a pair and a reference column are free.
+    The factor scales the digital middle of mapping offset too, which has not drifted, so its
+    weights keep a common shift of (1 - factor); a pair and a reference column are free of it.
     """
     changes = {
         "drift": {"cell.drift.nu": 0.05},
