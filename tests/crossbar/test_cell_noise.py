@@ -12,7 +12,7 @@ from eptsim.crossbar.stages import Position
 
 MAPPINGS = ("differential", "reference_column", "offset")
 BOTH = ("forward", "transpose")
-N = 40_000
+N = 20_000
 SIGMA, LOW, HIGH = 0.05, 1e-6, 2.1e-5
 TABLE = Table((0.0, 0.4 * HIGH, HIGH), (0.02 * HIGH, 0.07 * HIGH, 0.03 * HIGH))
 LAWS = {
