@@ -275,7 +275,7 @@ class Chip:
         crossbar = self.arrays[path]
         x = quantise(x, self.periphery)
         if trip.observed is not None:
-            top = float(x.abs().max())
+            top = crossbar.peak(direction, x)
             key = (path, direction)
             trip.observed[key] = max(top, trip.observed.get(key, 0.0))
         vectors = x.numel() // x.shape[-1]

@@ -41,6 +41,9 @@ NO_MODEL = (
 )
 
 
+_EXACT = 1e-5
+"""Reconstruction error below which nothing is said of it: rounding."""
+
 _Measurement = Annotated[
     str | None, typer.Option(help="one_sided, centred (default), frozen or predictive_coding.")
 ]
@@ -262,9 +265,10 @@ def _programming(chip: Chip) -> str:
 
     records = [array.record for array in chip.arrays.values() if isinstance(array, Crossbar)]
     cells = sum(record.cells for record in records)
-    if cells == 0:
+    error = max((record.error for record in records), default=0.0)
+    if error < _EXACT:
         return ""
-    words = [f"reconstruction error up to {max(record.error for record in records):.2g}"]
+    words = [f"reconstruction error up to {error:.2g}"]
     for count, what in (
         (sum(record.stuck for record in records), "stuck"),
         (sum(record.unverified for record in records), "outside the verify tolerance"),

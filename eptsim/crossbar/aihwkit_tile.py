@@ -345,6 +345,11 @@ class AihwkitCrossbar:
         columns = [torch.cat([tile.weight() for tile in tiles]) for tiles in self._tiles]
         return torch.cat(columns, dim=1)
 
+    def peak(self, direction: str, x: torch.Tensor) -> float:
+        """Largest magnitude that the converters have to drive for ``x`` (..., inner)."""
+        choice(direction, DIRECTIONS, "direction")
+        return float(x.abs().max())
+
     def hold_range(self, direction: str, value: float | None) -> None:
         """Set the range of policy ``held`` for one direction, in the input's units (> 0)."""
         choice(direction, DIRECTIONS, "direction")

@@ -32,7 +32,7 @@ class LineCalibration:
     reads : int
         Reads of each kind: at zero, and at either sign of the known current.
     uncorrected : int
-        Lines whose measured gain is too small to correct.
+        Lines whose gain is too small or too large to measure and correct.
     """
 
     reads: int
@@ -81,6 +81,9 @@ def calibrate_lines(
     offset = shown[0]
     gain = (shown[1] - shown[2]) / (2.0 * AMPLITUDE * stage.full_scale)
     dead = gain < _SMALLEST_GAIN
+    if stage.railed or stage.adc_steps is not None:  # beyond the rails it cannot be measured
+        highest = torch.maximum(shown[1].abs(), shown[2].abs())
+        dead |= highest >= stage.full_scale * (1 - 1e-6)
     gain = torch.where(dead, torch.ones_like(gain), gain)
     true_offset = stage.offset_at(position.time_s)
 

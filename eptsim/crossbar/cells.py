@@ -87,10 +87,13 @@ def holds_exactly(card: Card) -> bool:
     )
 
 
-def program_cells(target_s: Array, card: Card, stream: Stream, plane: int) -> Written:
+def program_cells(
+    target_s: Array, card: Card, stream: Stream, plane: int, *, levelled: bool = True
+) -> Written:
     """Program cells aimed at ``target_s`` (S, rows x lines); ``plane`` numbers their device.
 
-    Rows are worked on in blocks that stay in the cache; their draws do not depend on it.
+    Without ``levelled``, targets may lie between the card's levels. Rows are worked on in blocks
+    that stay in the cache; their draws do not depend on it.
     """
     rows, lines = target_s.shape
     step = max(1, _BLOCK // lines)
@@ -98,7 +101,7 @@ def program_cells(target_s: Array, card: Card, stream: Stream, plane: int) -> Wr
     before_s, counts = 0.0, CellCounts()
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
-        done = _program_rows(target_s[part], card, stream, plane, start)
+        done = _program_rows(target_s[part], card, stream, plane, start, levelled)
         g_s[part] = done.g_s
         before_s += done.before_s
         counts = counts + done.counts
@@ -106,7 +109,7 @@ def program_cells(target_s: Array, card: Card, stream: Stream, plane: int) -> Wr
 
 
 def _program_rows(
-    target_s: Array, card: Card, stream: Stream, plane: int, first_row: int
+    target_s: Array, card: Card, stream: Stream, plane: int, first_row: int, levelled: bool
 ) -> Written:
     cell = card.cell
     rows, lines = target_s.shape
@@ -119,7 +122,7 @@ def _program_rows(
         found = stream.uniform(rows, lines, first_row=first_row, read=read, plane=plane)
         return found.astype(np.float64)
 
-    g_s = to_levels(target_s, cell.g_min_s, cell.g_max_s, cell.levels)
+    g_s = to_levels(target_s, cell.g_min_s, cell.g_max_s, cell.levels if levelled else None)
     low_s: Array | float = 0.0
     high_s: Array | float = np.inf
     if cell.spread.g_min > 0 or cell.spread.g_max > 0:

@@ -362,8 +362,17 @@ class Crossbar:
         self.hold_range(direction, found.held_range)
         return found
 
+    def peak(self, direction: str, x: torch.Tensor) -> float:
+        """Largest magnitude that the converters have to drive for ``x`` (..., inner).
+
+        That of ``x`` itself, or of what the digital scales of the lines make of it
+        (``array.scaling`` "column", read transposed): the range to hold.
+        """
+        scale = self._plans[choice(direction, DIRECTIONS, "direction")].input_scale
+        return float((x if scale is None else x * scale).abs().max())
+
     def hold_range(self, direction: str, value: float | None) -> None:
-        """Set the range of policy ``held`` for one direction, in the input's units (> 0)."""
+        """Set the range of policy ``held`` for one direction, in units of :meth:`peak` (> 0)."""
         choice(direction, DIRECTIONS, "direction")
         self._held[direction] = (
             None if value is None else check_range(value, "held range", self.dtype)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from eptsim.base.errors import InputError
 from eptsim.base.streams import Stream
 from eptsim.cards import Card
 from eptsim.cell.flicker import modes
@@ -100,9 +99,18 @@ def needs_content(card: Card) -> bool:
 
 
 def derive(
-    content: Content, card: Card, tiling: Tiling, stream: Stream, *, exact: bool
+    content: Content,
+    card: Card,
+    tiling: Tiling,
+    stream: Stream,
+    *,
+    exact: bool,
+    rescale: float = 1.0,
 ) -> Derived:
-    """Weights and noise of ``content``; ``exact`` solves the wires exactly, else by ladders."""
+    """Weights and noise of ``content``; ``exact`` solves the wires exactly, else by ladders.
+
+    ``rescale`` is the digital factor that compensates the drift.
+    """
     unit = card.cell.g_max_s
     wires = Wires.of(card.array)
     cells, reference = content.cells, content.reference
@@ -112,7 +120,8 @@ def derive(
     if wires is not None:
         seen_s, seen_reference_s = seen_through(wires, cells_s, reference_s, tiling, exact)
     weights = stored_weights(
-        seen_s.numpy(), None if seen_reference_s is None else seen_reference_s.numpy(), card, tiling
+        seen_s.numpy(), None if seen_reference_s is None else seen_reference_s.numpy(), card,
+        tiling, rescale,
     )
 
     def back(g_s: torch.Tensor | None) -> torch.Tensor | None:
@@ -185,24 +194,3 @@ def combine(weights: torch.Tensor, scales: Scales, tiling: Tiling, rescale: floa
     for digit, part in zip(scales.digits, weights.double().cpu(), strict=True):
         total += float(digit) * part
     return total * torch.from_numpy(scales.relative(tiling)) * (scales.scale * rescale)
-
-
-def check_content(content: Content, like: Content, path: str) -> None:
-    """Refuse conductances that do not look ``like`` the array's, or are negative or not finite."""
-    for name, found, wanted in (
-        ("cells", content.cells, like.cells), ("reference", content.reference, like.reference)
-    ):
-        where = f"array {path!r}: conductances: {name}"
-        if wanted is None and found is None:
-            continue
-        if not isinstance(found, torch.Tensor) or wanted is None:
-            raise InputError(
-                f"{where}: found {type(found).__name__}, allowed: "
-                f"{'None' if wanted is None else 'torch.Tensor'}."
-            )
-        if found.shape != wanted.shape:
-            raise InputError(
-                f"{where}: found shape {tuple(found.shape)}, allowed: {tuple(wanted.shape)}."
-            )
-        if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
-            raise InputError(f"{where}: found negative or non-finite values, allowed: 0 or more.")

@@ -68,8 +68,11 @@ class CrossbarLike(Protocol):
     def weight(self) -> torch.Tensor:
         """The stored matrix (out, in) as the reads see it; a copy."""
 
+    def peak(self, direction: str, x: torch.Tensor) -> float:
+        """Largest magnitude that the converters have to drive for ``x``: the range to hold."""
+
     def hold_range(self, direction: str, value: float | None) -> None:
-        """Set the range of policy ``held`` for one direction, in the input's units (> 0)."""
+        """Set the range of policy ``held`` for one direction, in units of :meth:`peak` (> 0)."""
 
     def held_range(self, direction: str) -> float | None:
         """The range that policy ``held`` uses for one direction, or None before calibration."""

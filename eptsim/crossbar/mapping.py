@@ -16,6 +16,7 @@ reference_column    g = g_mid + w span / 2, and one        2 (g - g_ref) / span
 offset              g = g_mid + w span / 2                 2 (g - g_mid) / span, g_mid digital
 ==================  =====================================  =====================================
 
+Reference cells are tuned to g_mid, between two of ``cell.levels`` if need be.
 Each slice of a weight is such a weight of its own.
 """
 
@@ -84,7 +85,9 @@ def program(weight: Array, card: Card, stream: Stream, tiling: Tiling) -> Progra
             parts[0] = 2.0 * parts[0] - 1.0
         target = parts[0]
     if holds_exactly(card):
-        return Programmed(scales, target, None, None, 1.0, CellCounts(), clipped)
+        references = target.shape[2] * len(tiling.out) if array.mapping == "reference_column" else 0
+        counts = CellCounts(len(parts) * target.size + array.slices * references)
+        return Programmed(scales, target, None, None, 1.0, counts, clipped)
     devices, reference, factor, counts = _write(parts, card, stream, tiling)
     return Programmed(scales, target, devices, reference, factor, counts, clipped)
 
@@ -125,7 +128,8 @@ def _write(
             counts = counts + done.counts
         if reference is not None:
             target_s = np.full(reference.shape[1:], mid_s)
-            done = program_cells(target_s, card, stream, 2 + DEVICES_PER_SLICE * k)
+            plane = 2 + DEVICES_PER_SLICE * k
+            done = program_cells(target_s, card, stream, plane, levelled=False)
             reference[k] = done.g_s
             counts = counts + done.counts
     factor = 1.0
@@ -135,15 +139,19 @@ def _write(
 
 
 def stored_weights(
-    devices_s: Array, reference_s: Array | None, card: Card, tiling: Tiling
+    devices_s: Array, reference_s: Array | None, card: Card, tiling: Tiling, rescale: float
 ) -> Array:
-    """Weights (slices, out, in), in [-1, 1] for perfect cells, that conductances (S) stand for."""
+    """Weights (slices, out, in), in [-1, 1] for perfect cells, that conductances (S) stand for.
+
+    ``rescale`` multiplies them later; the digital g_mid of mapping ``offset``, which does not
+    drift, is divided by it here.
+    """
     cell = card.cell
     span_s = cell.g_max_s - cell.g_min_s
     if card.array.mapping == "differential":
         return np.asarray((devices_s[0] - devices_s[1]) / span_s)
     if reference_s is None:
-        mid_s = 0.5 * (cell.g_min_s + cell.g_max_s)
+        mid_s = 0.5 * (cell.g_min_s + cell.g_max_s) / rescale
         return np.asarray(2.0 * (devices_s[0] - mid_s) / span_s)
     stored: Array = np.empty_like(devices_s[0])
     for tile, lines in enumerate(tiling.out):

@@ -101,7 +101,10 @@ class Memory:
             content = perfect_content(target.to(weight.device, weight.dtype), card, tiling)
         derived = Derived(target, uniform_noise(card), None, None)
         if content is not None:
-            derived = derive(content, card, tiling, _flicker(seed, path), exact=_exactly(card))
+            derived = derive(
+                content, card, tiling, _flicker(seed, path), exact=_exactly(card),
+                rescale=done.rescale,
+            )
         read_out = combine(derived.weights, done.scales, tiling, done.rescale)
         memory = cls(
             card, seed, path, exact, weight.dtype, weight.device, done.scales, tiling,
@@ -237,7 +240,9 @@ class Memory:
                 [slice(0, out.stop - out.start)], [slice(0, inner.stop - inner.start)]
             )
             stream = _flicker(self.seed, self.path)
-            want = derive(part, self.card, alone, stream, exact=True).weights
+            want = derive(
+                part, self.card, alone, stream, exact=True, rescale=self.rescale
+            ).weights
             wrong += float((held[:, out, inner] - want).square().sum())
             size += float(want.square().sum())
         return (wrong / size) ** 0.5 if size > 0 else float(wrong > 0)
@@ -273,7 +278,9 @@ class Memory:
     def _derive(self, content: Content, *, exact: bool) -> Derived:
         stream = _flicker(self.seed, self.path)
         exact = exact and _exactly(self.card)
-        return derive(content, self.card, self.tiling, stream, exact=exact)
+        return derive(
+            content, self.card, self.tiling, stream, exact=exact, rescale=self.rescale
+        )
 
     @staticmethod
     def _checked(found: object, like: torch.Tensor | None, where: str) -> torch.Tensor:

@@ -119,15 +119,17 @@ def split_digits(x: Array, card: Card) -> tuple[list[Array], list[float]]:
     return digits, [place * (base - 1) / (base**count - 1) for place in places]
 
 
-def program_cell(target: Array, card: Card, stream: Stream, plane: int) -> dict[str, Array]:
+def program_cell(
+    target: Array, card: Card, stream: Stream, plane: int, levels: int | None
+) -> dict[str, Array]:
     cell, shape, entry = card.cell, target.shape, card.cell.programming
 
     def draw(read: int) -> Array:
         return stream.normal(*shape, read=read, plane=plane).astype(float)
 
     g = target
-    if cell.levels is not None:
-        step = (cell.g_max_s - cell.g_min_s) / (cell.levels - 1)
+    if levels is not None:
+        step = (cell.g_max_s - cell.g_min_s) / (levels - 1)
         g = cell.g_min_s + step * np.round((g - cell.g_min_s) / step)
     wanted = g
     low, high = np.zeros(shape), np.full(shape, np.inf)
@@ -185,7 +187,10 @@ def write_cells(w: Array, card: Card, seed: int, path: str, see: See) -> Cells:
     for device, part in enumerate(parts):
         digits, place = split_digits(part, card)
         targets = [cell.g_min_s + span * digit for digit in digits]
-        done += [program_cell(g, card, stream, device + 3 * k) for k, g in enumerate(targets)]
+        done += [
+            program_cell(g, card, stream, device + 3 * k, cell.levels)
+            for k, g in enumerate(targets)
+        ]
     devices = np.stack([found["now"] for found in done])
     devices = devices.reshape(len(parts), len(place), *w.shape)
     factor = 1.0
@@ -194,9 +199,13 @@ def write_cells(w: Array, card: Card, seed: int, path: str, see: See) -> Cells:
     reference = None
     if not pair:
         tiles = -(-w.shape[0] // (card.array.columns or w.shape[0]))
-        reference = np.full((len(place), tiles, w.shape[1]), middle)
+        digital = middle / factor  # the factor multiplies what does not drift, too
+        reference = np.full((len(place), tiles, w.shape[1]), digital)
         if card.array.mapping == "reference_column":
-            columns = [program_cell(g, card, stream, 2 + 3 * k) for k, g in enumerate(reference)]
+            columns = [
+                program_cell(g * factor, card, stream, 2 + 3 * k, None)
+                for k, g in enumerate(reference)
+            ]
             reference = np.stack([column["now"] for column in columns])
             done += columns
     counts = (sum(int(d[key].sum()) for d in done) for key in ("failed", "stuck"))

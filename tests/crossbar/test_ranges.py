@@ -41,3 +41,17 @@ def test_refusals(ideal):
         shared_range(plan(ideal, {}), "held", None, "forward")
     with pytest.raises(InputError, match="range_policy: found 'batch'"):
         shared_range(plan(ideal, {}), "batch", None, "forward")
+
+
+def test_the_peak_is_what_the_converters_drive(ideal):
+    """Scales of output lines act before a transposed read's converters: it must not waste codes."""
+    w = torch.tensor([[4.0, 1.0], [0.5, 0.25]])
+    d = torch.tensor([[1.0, 6.0], [-2.0, 0.0]])
+    plain = Crossbar(w, ideal.override({"transpose.dac_bits": 8}))
+    scaled = Crossbar(w, ideal.override({"transpose.dac_bits": 8, "array.scaling": "column"}))
+    assert (plain.peak("transpose", d), scaled.peak("transpose", d)) == (6.0, 2.0)
+    assert plain.peak("forward", d) == scaled.peak("forward", d) == 6.0
+    scaled.hold_range("transpose", scaled.peak("transpose", d))
+    got = scaled.read_transpose(d, range_policy="held")
+    # half a step of 7 bits over 2, times at most the sum of the scaled weights
+    assert (got - d @ w).abs().max() <= 0.5 * 2 / 127 * 8
