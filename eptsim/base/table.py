@@ -31,6 +31,13 @@ class Table:
     y: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        given: tuple[tuple[str, object], ...] = (("x", self.x), ("y", self.y))
+        for name, points in given:
+            if not isinstance(points, tuple) or not all(_is_number(value) for value in points):
+                raise InputError(
+                    f"table: {name}: found {type(points).__name__}, allowed: a tuple of numbers "
+                    "(Table.of takes any sequence)."
+                )
         if len(self.x) != len(self.y):
             raise InputError(
                 f"table: found {len(self.x)} points of x and {len(self.y)} of y, allowed: as many "
@@ -49,8 +56,24 @@ class Table:
     @classmethod
     def of(cls, x: Sequence[float], y: Sequence[float]) -> Table:
         """Table of any two sequences of numbers (lists, NumPy arrays), in SI."""
-        return cls(tuple(float(value) for value in x), tuple(float(value) for value in y))
+        found = []
+        for name, values in (("x", x), ("y", y)):
+            try:
+                found.append(tuple(float(value) for value in values))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise InputError(
+                    f"table: {name}: found {type(values).__name__} ({error}), allowed: a sequence "
+                    "of numbers."
+                ) from error
+        return cls(found[0], found[1])
 
     def at(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Value of y at ``values`` (any shape), by linear interpolation."""
         return np.asarray(np.interp(values, self.x, self.y))
+
+
+def _is_number(value: object) -> bool:
+    """Whether ``value`` is a real number that a float can hold, NaN and infinity included."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return not isinstance(value, int) or abs(value) < 2**1023

@@ -9,6 +9,7 @@ import torch
 
 from eptsim.base.errors import InputError, choice
 from eptsim.cards.check import show
+from eptsim.crossbar.stages import Position
 
 DTYPES = (torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda")
@@ -94,6 +95,15 @@ def check_reference(reference: object, like: torch.Tensor) -> None:
             f"reference: found {tuple(reference.shape)}, {reference.dtype} on {reference.device}, "
             f"allowed: {tuple(like.shape)} (segments, lines), {like.dtype} on {like.device}, as "
             "zero_reference returns it."
+        )
+
+
+def check_position(position: object) -> None:
+    """Refuse what is no place in the random streams; None may pass."""
+    if position is not None and not isinstance(position, Position):
+        raise InputError(
+            f"position: found {type(position).__name__}, allowed: eptsim.crossbar.stages.Position "
+            "or None."
         )
 
 

@@ -21,6 +21,7 @@ from eptsim.crossbar.checks import (
     check_alone,
     check_backend,
     check_count,
+    check_position,
     check_range,
     check_reference,
     check_vectors,
@@ -231,6 +232,7 @@ class Crossbar:
         name = "read: x" if direction == "forward" else "read_transpose: d"
         check_vectors(x, name, plan.inner, self.shape, plan.stored)
         check_reference(reference, plan.stage.offset)
+        check_position(position)
         policy = range_policy if range_policy is not None else self.range_policy
         held = shared_range(plan, policy, self._held[direction], direction)
         flat = x.detach().reshape(-1, plan.inner)
@@ -252,6 +254,7 @@ class Crossbar:
         averages out over the vectors.
         """
         choice(direction, DIRECTIONS, "direction")
+        check_position(position)
         vectors = check_count(vectors, "vectors")
         where = position or Position(0, self._next_row[direction], self.time_s)
         if position is None:

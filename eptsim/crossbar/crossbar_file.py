@@ -14,6 +14,7 @@ from eptsim.cards import Card
 from eptsim.cards.saved import changed_entries, check_exchange, put_card, read_card
 from eptsim.crossbar.archive import ArrayState, write_array
 from eptsim.crossbar.archive_read import ArrayReader
+from eptsim.crossbar.checks import DEVICES
 
 FORMAT = "eptsim-crossbar-1"
 """Attribute ``format`` of a saved crossbar."""
@@ -71,6 +72,8 @@ def loading_device(device: object) -> torch.device:
         if not isinstance(device, str | torch.device):
             raise TypeError(f"{type(device).__name__}")
         found = torch.device(device)
+        if found.type not in DEVICES:
+            raise TypeError(f"a device of type {found.type}")
         torch.empty(0, device=found)
     except (RuntimeError, TypeError, AssertionError) as error:
         raise InputError(

@@ -152,6 +152,11 @@ class Memory:
 
     def move(self, moved: Conductances, path: str) -> None:
         """Let the cells hold ``moved``; exactly solved wires follow by a difference of ladders."""
+        if not isinstance(moved, Conductances):
+            raise InputError(
+                f"array {path!r}: conductances: found {type(moved).__name__}, allowed: "
+                "Conductances, as Crossbar.conductances() returns them."
+            )
         old = self._content()
         unit = self.card.cell.g_max_s
         new = Content(

@@ -242,7 +242,18 @@ def _relative(error: Array, u: Array) -> float:
 
 
 def _values(name: str, curve: Curve, u: Array) -> Array:
-    values = np.asarray(curve(u), dtype=np.float64)
+    if not callable(curve):
+        raise InputError(
+            f"{_WHAT}: {name}: found {type(curve).__name__}, allowed: a function of an array of "
+            "volts."
+        )
+    try:
+        values = np.asarray(curve(u), dtype=np.float64)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(
+            f"{_WHAT}: {name}: found a function that raises {type(error).__name__} ({error}), "
+            "allowed: one that takes an array of volts and returns numbers, one for each."
+        ) from error
     if values.shape != u.shape:
         raise InputError(f"{_WHAT}: {name}: found shape {values.shape}, allowed: {u.shape}.")
     return values

@@ -12,10 +12,10 @@ and sensed at the driving ends, it shows the transpose of the same matrix.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import overload
+from typing import Any, overload
 
 import numba as nb
 import numpy as np
@@ -24,10 +24,13 @@ import torch
 from torch import Tensor
 
 from eptsim.base.errors import InputError
+from eptsim.cards.check import show
+from eptsim.crossbar.checks import DEVICES
 from eptsim.crossbar.wire_blocks import solve_every
 from eptsim.crossbar.wire_plan import plan_of
 
 Array = npt.NDArray[np.float64]
+_MOST = sys.float_info.max
 
 
 @overload
@@ -119,7 +122,7 @@ def checked_conductances(what: str, g_s: Tensor | Array) -> Array:
         raise InputError(
             f"{what}: g_s: found {type(g_s).__name__}, allowed: a torch tensor or numpy array."
         )
-    values = g_s.detach().cpu().numpy() if isinstance(g_s, Tensor) else g_s
+    values = _on_host(what, g_s) if isinstance(g_s, Tensor) else g_s
     if values.dtype.kind not in "fiu":
         raise InputError(f"{what}: g_s: found {g_s.dtype}, allowed: real numbers.")
     if values.ndim < 2 or 0 in values.shape:
@@ -136,6 +139,18 @@ def checked_conductances(what: str, g_s: Tensor | Array) -> Array:
     return g
 
 
+def _on_host(what: str, g_s: Tensor) -> npt.NDArray[Any]:
+    """A tensor as an array, if it has one's layout and holds data."""
+    if g_s.layout != torch.strided or g_s.device.type not in DEVICES:
+        raise InputError(
+            f"{what}: g_s: found {g_s.layout} on {g_s.device}, allowed: torch.strided on "
+            f"{' or '.join(DEVICES)}."
+        )
+    if g_s.is_floating_point():
+        g_s = g_s.double()  # numpy has no bfloat16
+    return np.asarray(g_s.detach().cpu().numpy())
+
+
 def checked_resistances(
     what: str, r_word_ohm: float, r_bit_ohm: float, driver_ohm: float, sense_ohm: float
 ) -> tuple[float, float, float, float]:
@@ -146,7 +161,7 @@ def checked_resistances(
     }
     for name, value in named.items():
         number = isinstance(value, int | float | np.integer | np.floating)
-        if not number or isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{what}: {name}: found {value!r}, allowed: 0 or more (ohm).")
+        if not number or isinstance(value, bool) or not 0 <= value <= _MOST:
+            raise InputError(f"{what}: {name}: found {show(value)}, allowed: 0 or more (ohm).")
     word, bit = float(r_word_ohm), float(r_bit_ohm)
     return word, word + float(driver_ohm), bit, bit + float(sense_ohm)

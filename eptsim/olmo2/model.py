@@ -160,6 +160,8 @@ class Olmo2(nn.Module):
         T from 1 to ``max_position_embeddings``, B at least 1.
         """
         longest = self.shape.max_position_embeddings
+        if not isinstance(tokens, Tensor):
+            raise InputError(f"tokens: found {type(tokens).__name__}, allowed: torch.Tensor")
         if tokens.dim() != 2 or tokens.shape[0] < 1 or not 1 <= tokens.shape[1] <= longest:
             raise InputError(
                 f"tokens: found shape {tuple(tokens.shape)}, allowed: (batch, positions) "

@@ -23,6 +23,13 @@ def test_linear_between_and_flat_beyond() -> None:
         ((1.0, 0.0), (1.0, 2.0), "x = 0 after 1"),
         ((0.0, float("nan")), (1.0, 2.0), "NaN or infinity"),
         ((0.0, 1.0), (1.0, float("inf")), "NaN or infinity"),
+        ("01", (1.0, 2.0), "x: found str, allowed: a tuple of numbers"),
+        (None, (1.0, 2.0), "x: found NoneType"),
+        ((0.0, 1.0), [1.0, 2.0], "y: found list"),
+        ((0.0, 1j), (1.0, 2.0), "x: found tuple"),
+        ((0.0, (1.0,)), (1.0, 2.0), "x: found tuple"),
+        ((0.0, 10**400), (1.0, 2.0), "x: found tuple"),
+        ((0.0, True), (1.0, 2.0), "x: found tuple"),
     ],
 )
 def test_bad_tables_are_refused(
@@ -30,3 +37,9 @@ def test_bad_tables_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         Table(x, y)
+
+
+@pytest.mark.parametrize("x", [None, 3, "ab", [1j, 2.0], [10**400, 1], [[0.0], [1.0]], [None, 1.0]])
+def test_what_is_no_sequence_of_numbers_is_refused(x: object) -> None:
+    with pytest.raises(InputError, match="table: x: found"):
+        Table.of(x, [1.0, 2.0])  # type: ignore[arg-type]

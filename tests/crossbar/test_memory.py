@@ -300,3 +300,9 @@ def test_the_error_of_some_tiles_is_about_that_of_all(ideal, tiles):
     for bad in (0, -1, 1.5, "2", True):
         with pytest.raises(InputError, match="tiles: found"):
             array.wires_error(bad)
+
+
+@pytest.mark.parametrize("moved", [None, np.ones((2, 1, 18, 23)), (1, 2), torch.ones(3)])
+def test_what_is_no_conductances_is_refused(ideal, moved):
+    with pytest.raises(InputError, match="allowed: Conductances"):
+        Crossbar(W, ideal).set_conductances(moved)

@@ -36,6 +36,14 @@ def test_an_exact_read_needs_no_range(ideal):
     assert shared_range(exact, "held", None, "forward") is None
 
 
+def test_a_position_is_one(ideal):
+    array = Crossbar(torch.eye(3), ideal.override({"forward.line_noise": 0.1}))
+    with pytest.raises(InputError, match="position: found int, allowed"):
+        array.read(torch.ones(3), position=3)
+    with pytest.raises(InputError, match="position: found tuple, allowed"):
+        array.zero_reference("forward", 1, (0, 0))
+
+
 def test_refusals(ideal):
     with pytest.raises(InputError, match="array 'crossbar' has no forward range yet"):
         shared_range(plan(ideal, {}), "held", None, "forward")

@@ -195,3 +195,18 @@ def test_bad_input(case):
     }  # fmt: skip
     with pytest.raises(InputError, match=f"solve_tile: {match}.*allowed|solve_tile: {match}"):
         solve_tile(**(good | change))
+
+
+@pytest.mark.parametrize(
+    ("curve", "message"),
+    [
+        (None, "current: found NoneType, allowed: a function"),
+        ("a", "current: found str, allowed: a function"),
+        (lambda u: u / (u * 0 + 1) * "a", "current: found a function that raises"),
+        (lambda _: 1 / 0, r"raises ZeroDivisionError \(division by zero\)"),
+    ],
+)
+def test_curves_that_are_none_are_refused(curve, message):
+    g, v = tile()
+    with pytest.raises(InputError, match=message):
+        solved(g, v, curve, np.ones_like)

@@ -265,3 +265,29 @@ def test_what_overflows_is_refused_or_right(function):
             assert "float64" in str(error)
         else:
             assert np.isfinite(got).all() and got.sum(axis=1).max() <= 1 / r_ohm
+
+
+@pytest.mark.parametrize(
+    ("g", "message"),
+    [
+        (torch.eye(3).to_sparse(), "found torch.sparse_coo on cpu"),
+        (torch.ones(3, 3, device="meta"), "on meta"),
+        (torch.ones(3, 3, dtype=torch.complex64), "found torch.complex64, allowed: real"),
+    ],
+)
+def test_tensors_without_plain_numbers_are_refused(g, message):
+    with pytest.raises(InputError, match=message):
+        eptsim.effective_conductance(g, 1.0, 1.0)
+
+
+def test_short_floats_are_taken_as_they_are():
+    g = torch.rand(4, 5, generator=torch.Generator().manual_seed(0)) * 1e-4
+    for dtype in (torch.bfloat16, torch.float16):
+        short = g.to(dtype)
+        want = eptsim.effective_conductance(short.double(), 1.0, 2.0)
+        assert torch.equal(eptsim.effective_conductance(short, 1.0, 2.0), want)
+
+
+def test_an_integer_beyond_any_float_is_refused():
+    with pytest.raises(InputError, match="r_word_ohm: found 1000"):
+        eptsim.effective_conductance(torch.ones(2, 2), 10**400, 1.0)

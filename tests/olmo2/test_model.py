@@ -244,3 +244,10 @@ def test_bad_arguments_are_refused() -> None:
         model.loss(tokens, torch.full_like(targets, -100))
     with pytest.raises(InputError, match=r"targets: found shape \(2, 9\)"):
         model.loss(tokens, targets[:, 1:])
+
+
+@pytest.mark.parametrize("tokens", [None, [[1]], 3])
+def test_tokens_are_a_tensor(tokens):
+    shape = Olmo2Shape(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    with pytest.raises(InputError, match="tokens: found"):
+        Olmo2(shape, seed=0)(tokens)
