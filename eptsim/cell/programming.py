@@ -107,10 +107,11 @@ def write_verify(
     for attempt in range(1, rounds):
         if not failed.any():
             break
-        again = np.nonzero(failed)
-        sigma_again = sigma_s[again] if isinstance(sigma_s, np.ndarray) else sigma_s
-        g_s[again] = programmed(aim_s[again], sigma_again, draw(attempt)[again])
-        failed[again] = np.abs(g_s[again] - target_s[again]) > tolerance_s
+        again = np.flatnonzero(failed)  # of flat views: indices in every dimension cost more
+        sigma_again = np.broadcast_to(sigma_s, g_s.shape).ravel()[again]
+        held_s = programmed(aim_s.ravel()[again], sigma_again, draw(attempt).ravel()[again])
+        np.put(g_s, again, held_s)
+        np.put(failed, again, np.abs(held_s - target_s.ravel()[again]) > tolerance_s)
     return g_s, failed
 
 

@@ -190,7 +190,11 @@ def uniform_noise(card: Card) -> CellNoise | None:
 
 def combine(weights: torch.Tensor, scales: Scales, tiling: Tiling, rescale: float) -> torch.Tensor:
     """The matrix (out, in), float64, that stored ``weights`` (slices, out, in) stand for."""
-    total = torch.zeros(weights.shape[1:], dtype=torch.float64)
-    for digit, part in zip(scales.digits, weights.double().cpu(), strict=True):
-        total += float(digit) * part
-    return total * torch.from_numpy(scales.relative(tiling)) * (scales.scale * rescale)
+    digits = [float(digit) * scales.scale * rescale for digit in scales.digits]
+    parts = weights.double().cpu()
+    total = parts[0] * digits[0]
+    for digit, part in zip(digits[1:], parts[1:], strict=True):
+        total.add_(part, alpha=digit)
+    if scales.tile is not None or scales.column is not None:
+        total.mul_(torch.from_numpy(scales.relative(tiling)))
+    return total
