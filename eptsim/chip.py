@@ -256,7 +256,7 @@ class Chip:
         """Let the chip's clock advance by ``seconds`` >= 0."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise InputError(f"wait: found {seconds!r}, allowed: seconds, 0 or more.")
-        if not 0 <= seconds < math.inf:
+        if not 0 <= seconds < math.inf or math.isinf(self.time_s + seconds):
             raise InputError(f"wait: found {seconds!r}, allowed: seconds, 0 or more.")
         self.time_s += seconds
 

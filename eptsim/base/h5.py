@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from eptsim.base.errors import CheckpointError, EptsimError
+from eptsim.base.errors import CheckpointError, EptsimError, InputError
 from eptsim.base.sealed import append_seal, complete_file, is_sealed
 
 _BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError)
@@ -194,6 +194,8 @@ def writing(path: str | os.PathLike[str], form: str, *, overwrite: bool) -> Iter
         A file is there already, or none can be written; nothing is left behind then.
     """
     target = file_path(path)
+    if not isinstance(overwrite, bool):
+        raise InputError(f"overwrite: found {overwrite!r}, allowed: True or False.")
     if target.exists() and not overwrite:
         raise CheckpointError(
             f"{target}: found a file there already, allowed: a new name, or overwrite=True."

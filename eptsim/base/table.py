@@ -38,6 +38,7 @@ class Table:
                     f"table: {name}: found {type(points).__name__}, allowed: a tuple of numbers "
                     "(Table.of takes any sequence)."
                 )
+            object.__setattr__(self, name, tuple(float(value) for value in points))
         if len(self.x) != len(self.y):
             raise InputError(
                 f"table: found {len(self.x)} points of x and {len(self.y)} of y, allowed: as many "

@@ -15,6 +15,9 @@ from eptsim.base.units import to_base, units_of
 from eptsim.cards.schema import SCHEMA, Entry
 from eptsim.cards.spec import Value
 
+MOST_POINTS = 100_000
+"""Of a table in a file."""
+
 IDEAL = "ideal"
 """What a card or an override may write instead of a value; the same as None."""
 
@@ -146,6 +149,10 @@ def _column(file: h5py.File, name: str, dimension: str, where: str) -> list[floa
         raise CardError(
             f"{where}: {name}: found shape {data.shape} of {data.dtype}, allowed: one dimension "
             "of numbers."
+        )
+    if data.size > MOST_POINTS:
+        raise CardError(
+            f"{where}: {name}: found {data.size} points, allowed: at most {MOST_POINTS}."
         )
     unit = data.attrs.get("unit")
     unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit

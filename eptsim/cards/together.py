@@ -80,6 +80,17 @@ def _check_programming(values: Mapping[str, Value], given: Set[str], origin: str
                     f"{origin}: {key}: found {_number(values, key):g} beside "
                     "cell.programming.table, which replaces it; allowed: one of the two."
                 )
+    constant, linear, quadratic = (_number(values, key) for key in keys)
+    low, high = _number(values, "cell.g_min_s"), _number(values, "cell.g_max_s")
+    places = [low / high, 1.0]
+    if quadratic != 0 and low / high < -linear / (2 * quadratic) < 1:
+        places.append(-linear / (2 * quadratic))
+    least = min(constant + x * (linear + x * quadratic) for x in places)
+    if least < -1e-12:
+        raise CardError(
+            f"{origin}: {', '.join(keys)}: found a standard deviation of {least:g} of g_max_s "
+            "between g_min_s and g_max_s, allowed: 0 or more there."
+        )
     if values["cell.programming.verify_tolerance"] is not None and given.isdisjoint(
         {*keys, "cell.programming.table"}
     ):

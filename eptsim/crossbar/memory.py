@@ -115,18 +115,21 @@ class Memory:
 
     def _install(self, derived: Derived, read_out: torch.Tensor) -> None:
         """Let the reads use ``derived``, which stands for the matrix ``read_out`` (out, in)."""
+        self._check_read_out(read_out)
+        self.stored = self.combined = None
+        if False in self.exact or self.stale:  # stale wires cannot be derived again
+            self.stored = derived.weights.to(self.device, self.dtype)
+        if True in self.exact:
+            self.combined = read_out[None].to(self.device, self.dtype)
+        self._keep_noise(derived)
+
+    def _check_read_out(self, read_out: torch.Tensor) -> None:
         largest = float(read_out.abs().max())
         if not largest <= torch.finfo(self.dtype).max:
             raise InputError(
                 f"weight: found a largest magnitude of {self.scales.scale:g}, stored as "
                 f"{largest:g}, allowed: what {self.dtype} holds."
             )
-        self.stored = self.combined = None
-        if False in self.exact:
-            self.stored = derived.weights.to(self.device, self.dtype)
-        if True in self.exact:
-            self.combined = read_out[None].to(self.device, self.dtype)
-        self._keep_noise(derived)
 
     def _keep_noise(self, derived: Derived) -> None:
         nothing = torch.empty(0, dtype=torch.float64)  # no view, which would keep them all
@@ -171,14 +174,16 @@ class Memory:
             new.cells.to(self.device, self.dtype),
             None if new.reference is None else new.reference.to(self.device, self.dtype),
         )
-        derived = self._derive(new, exact=False)
+        derived, stale = self._derive(new, exact=False), self.stale
         if Wires.of(self.card.array) is not None and _exactly(self.card):
             change = derived.weights - self._derive(old, exact=False).weights
             weights = self._weights() + change
             derived = Derived(weights, derived.noise, derived.reference_noise, derived.flicker)
-            self.stale = True
-        self.content = new
-        self._install(derived, self._combine(derived.weights))
+            stale = True
+        read_out = self._combine(derived.weights)
+        self._check_read_out(read_out)  # before anything changes
+        self.content, self.stale = new, stale
+        self._install(derived, read_out)
 
     def refresh(self) -> None:
         """Derive everything anew, wires solved exactly."""
@@ -208,7 +213,7 @@ class Memory:
                 self.combined = self._combine(self._weights())[None].to(self.device, self.dtype)
             else:
                 self.refresh()
-        self.stored = self.stored if False in exact else None
+        self.stored = self.stored if False in exact or self.stale else None
         self.combined = self.combined if True in exact else None
 
     def stuck_cells(self) -> npt.NDArray[np.bool_] | None:
@@ -297,7 +302,15 @@ class Memory:
             raise InputError(f"{where}: found shape {found.shape}, allowed: {tuple(like.shape)}.")
         if not (np.isfinite(found).all() and (found >= 0).all()):
             raise InputError(f"{where}: found a negative or non-finite value, allowed: 0 or more.")
+        if float(found.max()) > _MOST_S:
+            raise InputError(
+                f"{where}: found {float(found.max()):g} S, allowed: at most {_MOST_S:g} S."
+            )
         return torch.from_numpy(np.ascontiguousarray(found, dtype=np.float64))
+
+
+#: Conductance that no cell has: cards go to 1 S.
+_MOST_S = 1e3
 
 
 def _exactly(card: Card) -> bool:

@@ -16,7 +16,7 @@ class Outcome(Enum):
     FIXED_SWEEPS = "fixed sweeps: stopped after the number of sweeps asked for"
     NOISE_FLOOR = "noise floor: the residual is what two reads of the same state differ by"
     CONVERTER_FLOOR = "converter floor: the residual stays within the converters' resolution"
-    NOT_SETTLED = "not settled: max_sweeps reached above the tolerance; raise it or lower beta"
+    NOT_SETTLED = "not settled: max_sweeps reached above the tolerance; raise either or lower beta"
     DIVERGED = "diverged: the mismatches grow; lower beta"
 
     @property

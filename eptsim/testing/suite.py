@@ -113,7 +113,7 @@ def run_check(check: Check, bench: Bench) -> Row:
         measured = sorted(check.run(bench), key=lambda one: -one.excess)
     except Refused as refusal:
         return Row(check, "refused", str(refusal), time.perf_counter() - start)
-    except Exception:  # noqa: BLE001  # reported with its traceback, as an error
+    except (Exception, SystemExit):  # noqa: BLE001  # reported with its traceback, as an error
         return Row(check, "error", traceback.format_exc(), time.perf_counter() - start)
     seconds = time.perf_counter() - start
     if not measured:

@@ -31,6 +31,12 @@ CURVE = {"cell.iv.law": "table", "array.coding": "amplitude"}
         ({"cell.programming.verify_rounds": 3}, "without cell.programming.verify_tolerance"),
         ({"cell.programming.verify_tolerance": 0.1}, "without a programming error"),
         ({"cell.programming.table": WIDE, "cell.programming.sigma": 0.1}, "which replaces it"),
+        ({"cell.programming.sigma_quadratic": -1.0}, "a standard deviation of -1 of g_max_s"),
+        (
+            {"cell.programming.sigma": 0.05, "cell.programming.sigma_linear": -1.0,
+             "cell.programming.sigma_quadratic": 1.0},
+            "a standard deviation of -0.2 of g_max_s",
+        ),
         ({"cell.programming.table": NARROW}, r"found 0 S to 1e-06 S, allowed: .* covers"),
         ({"cell.read_noise.law": "table"}, "found no table"),
         ({"cell.read_noise.table": WIDE}, "found a table with cell.read_noise.law 'none'"),
@@ -67,6 +73,8 @@ def test_values_that_do_not_fit_together(changes: dict[str, object], message: st
         {"cell.read_noise.law": "constant", "cell.read_noise.sigma": 0.0},
         {"cell.stuck.low": 1.0},
         {"cell.levels": 2},
+        {"cell.programming.sigma": 0.0105, "cell.programming.sigma_linear": 0.0786,
+         "cell.programming.sigma_quadratic": -0.0469},  # PCM of Joshi et al. 2020
         {"cell.programming.table": WIDE, "cell.programming.verify_tolerance": 0.1},
         {"cell.iv.law": "cubic", "cell.iv.v0_v": 1.0, "array.coding": "pulse_width"},
         {**CURVE, "cell.iv.table": Table((0.0, 0.2), (0.0, 0.1))},

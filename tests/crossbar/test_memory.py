@@ -306,3 +306,35 @@ def test_the_error_of_some_tiles_is_about_that_of_all(ideal, tiles):
 def test_what_is_no_conductances_is_refused(ideal, moved):
     with pytest.raises(InputError, match="allowed: Conductances"):
         Crossbar(W, ideal).set_conductances(moved)
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_exact_reads_carry_and_measure_the_error_of_stale_wires_too(ideal, mapping, tmp_path):
+    """Without converters an array keeps its combined matrix only, and must not forget."""
+    array = Crossbar(W, ideal.override({**BASE, **WIRES, "array.mapping": mapping,
+                                        "forward.gain": 0.0}))
+    held = array.conductances()
+    moved = np.random.default_rng(0).uniform(LOW, HIGH, held.cells.shape)
+    array.set_conductances(Conductances(moved, held.reference))
+    stale, error = array.weight(), array.wires_error(1000)
+    assert array.wires_stale
+    array.set_conductances(Conductances(moved, held.reference))
+    torch.testing.assert_close(array.weight(), stale)  # nothing moved
+    array.save(tmp_path / "a.h5")
+    back = Crossbar.load(tmp_path / "a.h5")
+    assert torch.equal(back.weight(), stale)
+    assert back.wires_error(1000) == error
+    array.refresh_wires()
+    want = float((stale - array.weight()).norm() / array.weight().norm())
+    assert error == pytest.approx(want, rel=1e-3)
+    assert error > 1e-6
+    assert array.wires_error(1000) < 1e-12
+
+
+def test_a_refused_move_changes_nothing(ideal):
+    array = Crossbar(W, ideal.override(BASE))
+    held, weight = array.conductances(), array.weight()
+    with pytest.raises(InputError, match="conductances: cells: found 1e\\+300 S, allowed: at most"):
+        array.set_conductances(Conductances(held.cells * 0 + 1e300, held.reference))
+    assert torch.equal(array.weight(), weight)
+    np.testing.assert_array_equal(array.conductances().cells, held.cells)

@@ -85,7 +85,7 @@ def import_crosssim(path: str | Path, name: str | None = None) -> Imported:
 def _read(file: Path) -> dict[str, object]:
     try:
         document = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CardError(f"{file}: found no readable JSON file: {error}.") from error
     if not isinstance(document, dict) or not {"core", "xbar"} <= set(document):
         raise CardError(
@@ -129,7 +129,7 @@ def _device(draft: Draft) -> None:
     else:
         draft.carry("cell.g_min_s", 1.0 / r_max, f"{at}.Rmax", why="1 / Rmax")
         draft.done(f"{at}.infinite_on_off_ratio")
-    bits = int(draft.number(f"{at}.cell_bits"))
+    bits = draft.count(f"{at}.cell_bits", 24)
     if bits > 0:
         draft.carry("cell.levels", 2**bits, f"{at}.cell_bits", why="2 ^ cell_bits")
     _error(draft, f"{at}.programming_error", "cell.programming")
@@ -185,14 +185,14 @@ def _core(draft: Draft) -> None:
     else:
         raise CardError(f"{where}: found {show(inner)}, allowed: 1 (balanced) or 3 (offset).")
     if sliced:
-        slices = int(draft.number("core.bit_sliced.num_slices"))
+        slices = draft.count("core.bit_sliced.num_slices", 64)
         draft.carry("array.slices", slices, "core.bit_sliced.num_slices", "core.style")
         if draft.get("core.weight_bits"):
             draft.leave("core.weight_bits", "the slices hold digits of base cell.levels")
     draft.done("core.style", "core.weight_bits")
     draft.done_below("core.bit_sliced")
     for key, name in (("array.rows", "core.rows_max"), ("array.columns", "core.cols_max")):
-        if (size := int(draft.number(name))) > 0:
+        if (size := draft.count(name, 2**24)) > 0:
             draft.carry(key, size, name)
         draft.done(name)
     _weights(draft)
@@ -227,15 +227,15 @@ def _parasitics(draft: Draft) -> None:
         ("array.driver_ohm", "Rp_row_terminal"),
         ("array.sense_ohm", "Rp_col_terminal"),
     ):
-        if draft.number(f"{at}.{name}") > 0:
-            draft.carry(key, draft.number(f"{at}.{name}"), f"{at}.{name}")
+        if draft.size(f"{at}.{name}") > 0:
+            draft.carry(key, draft.size(f"{at}.{name}"), f"{at}.{name}")
         draft.done(f"{at}.{name}")
 
 
 def _converters(draft: Draft, matmul: str, direction: str) -> None:
     _dac(draft, f"xbar.dac.{matmul}", f"core.mapping.inputs.{matmul}", direction)
     at = f"xbar.adc.{matmul}"
-    bits = int(draft.number(f"{at}.bits"))
+    bits = draft.count(f"{at}.bits", 64)
     if bits == 0 or draft.get(f"{at}.model") in (None, "IdealADC"):
         draft.done_below(at)
         return
@@ -279,7 +279,7 @@ def _g_min_share(draft: Draft) -> float:
 
 
 def _dac(draft: Draft, at: str, inputs: str, direction: str) -> None:
-    bits = int(draft.number(f"{at}.bits"))
+    bits = draft.count(f"{at}.bits", 64)
     ideal = bits == 0 or draft.get(f"{at}.model") in (None, "IdealDAC")
     if ideal:
         draft.done_below(at)

@@ -6,6 +6,7 @@ carry, or the settings that have no effect at the value they have.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from eptsim.cards.check import check_value, find_entry, show
 from eptsim.cards.loader import parse_card, shipped_sources
 from eptsim.cards.schema import SCHEMA
 from eptsim.cards.spec import Value
+
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,25 @@ class Draft:
             return 0.0
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise CardError(f"{self._label}: {name}: found {show(value)}, allowed: a number.")
+        if not -_LARGEST <= value <= _LARGEST:  # false for NaN too
+            raise CardError(f"{self._label}: {name}: found {show(value)}, allowed: finite numbers.")
         return float(value)
+
+    def size(self, name: str) -> float:
+        """Value of a setting that has to be a number of 0 or more."""
+        value = self.number(name)
+        if value < 0:
+            raise CardError(f"{self._label}: {name}: found {value:g}, allowed: 0 or more.")
+        return value
+
+    def count(self, name: str, most: int) -> int:
+        """Value of a setting that has to be a whole number from 0 to ``most``."""
+        value = self.size(name)
+        if value != int(value) or value > most:
+            raise CardError(
+                f"{self._label}: {name}: found {value:g}, allowed: a whole number from 0 to {most}."
+            )
+        return int(value)
 
     def carry(
         self, key: str, value: object, *names: str, kind: Kind = "assumed", why: str = ""
