@@ -238,8 +238,9 @@ def _variances(
     else:
         assert cells is not None
         variances, factor = cells
-        scaled = square if factor == 1.0 else square * factor
-        full = matmul(_padded(scaled), variances[segment.k][segment.part])[: u.shape[0]]
+        if factor != 1.0:
+            square.mul_(factor)
+        full = matmul(_padded(square), variances[segment.k][segment.part])[: u.shape[0]]
     column = plan.reference_column
     if column is not None and not plan.forward:
         # one segment of a transposed read is one tile of bit lines
