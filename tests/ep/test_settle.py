@@ -147,7 +147,7 @@ def test_too_few_sweeps_are_refused(network, ideal):
     assert record.outcome is Outcome.NOT_SETTLED
     assert record.sweeps == 2
     assert record.residual > record.tolerance
-    assert "raise it or lower beta" in record.describe()
+    assert "raise either or lower beta" in record.describe()
 
 
 @pytest.mark.parametrize("sweeps", [1, 3])
