@@ -113,6 +113,11 @@ class ReadNoise(Section):
         ),
     ] = None
 
+    @property
+    def acts(self) -> bool:
+        """Whether there is any noise."""
+        return self.law == "table" or (self.law != "none" and self.sigma > 0)
+
 
 class Flicker(Section):
     """1/f noise: slow fluctuations, which two reads share the more the closer they are in time."""

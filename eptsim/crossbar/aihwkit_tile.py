@@ -24,6 +24,7 @@ from eptsim.crossbar.checks import (
     check_vectors,
     check_weight,
 )
+from eptsim.crossbar.ranges import no_held_range
 from eptsim.crossbar.stages import DIRECTIONS, RANGE_POLICIES, Position, smallest_range
 
 _FLOAT = torch.float32
@@ -255,10 +256,7 @@ class AihwkitCrossbar:
         )
         exact = self._converters[direction].exact
         if policy == "held" and self._held[direction] is None and not exact:
-            raise InputError(
-                f"range_policy 'held': array {self.path!r} has no {direction} range yet. "
-                "Call hold_range first (an EPController calibrates its chip by itself)."
-            )
+            raise no_held_range(self.path, direction)
         return policy
 
     def _ranges(

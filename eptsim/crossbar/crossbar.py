@@ -289,7 +289,7 @@ class Crossbar:
         InputError
             For another shape, or negative or non-finite conductances.
         """
-        self._memory.move(moved, self.path)
+        self._memory.move(moved)
         self._plan()
 
     @property

@@ -114,15 +114,8 @@ def derive(
     unit = card.cell.g_max_s
     wires = Wires.of(card.array)
     cells, reference = content.cells, content.reference
-    cells_s = cells.double().cpu() * unit
-    reference_s = None if reference is None else reference.double().cpu() * unit
-    seen_s, seen_reference_s = cells_s, reference_s
-    if wires is not None:
-        seen_s, seen_reference_s = seen_through(wires, cells_s, reference_s, tiling, exact)
-    weights = stored_weights(
-        seen_s.numpy(), None if seen_reference_s is None else seen_reference_s.numpy(), card,
-        tiling, rescale,
-    )
+    seen_s, seen_reference_s = _seen(content, card, tiling, exact=exact)
+    weights = _weights((seen_s, seen_reference_s), card, tiling, rescale)
 
     def back(g_s: torch.Tensor | None) -> torch.Tensor | None:
         return None if g_s is None else (g_s / unit).to(cells.device, cells.dtype)
@@ -132,9 +125,10 @@ def derive(
         seen_back = back(seen_s)
         assert seen_back is not None
         seen, seen_reference = seen_back, back(seen_reference_s)
-    per_g = (1.0 if cells.shape[0] == 2 else 2.0) * unit / (unit - card.cell.g_min_s)
+    per_g = _per_conductance(card)
     part = part_reference = None
-    if wires is not None and _noisy(card):
+    if wires is not None and card.cell.read_noise.acts:
+        cells_s, reference_s = _in_siemens(content, card)
         part, part_reference = (
             None if found is None else found.to(cells.device, cells.dtype)
             for found in attenuation(wires, cells_s, reference_s, tiling, _LEAST * unit)
@@ -152,22 +146,61 @@ def derive(
             entry.sigma, modes(entry.fastest_s, entry.slowest_s), stream, per_g, seen,
             seen_reference, tiling,
         )
-    return Derived(torch.from_numpy(weights), noise, reference_noise, flicker)
+    return Derived(weights, noise, reference_noise, flicker)
 
 
-def _noisy(card: Card) -> bool:
-    """Whether the cells of a card have read noise."""
-    entry = card.cell.read_noise
-    return entry.law == "table" or (entry.law != "none" and entry.sigma > 0)
+def weights_of(
+    content: Content, card: Card, tiling: Tiling, *, exact: bool, rescale: float
+) -> torch.Tensor:
+    """Stored weights (slices, out, in), float64, of ``content``, without the rest of it."""
+    return _weights(_seen(content, card, tiling, exact=exact), card, tiling, rescale)
+
+
+def _seen(
+    content: Content, card: Card, tiling: Tiling, *, exact: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Conductances (S, float64) of cells and reference as the lines see them."""
+    cells_s, reference_s = _in_siemens(content, card)
+    wires = Wires.of(card.array)
+    if wires is None:
+        return cells_s, reference_s
+    return seen_through(wires, cells_s, reference_s, tiling, exact)
+
+
+def _in_siemens(content: Content, card: Card) -> tuple[torch.Tensor, torch.Tensor | None]:
+    unit, reference = card.cell.g_max_s, content.reference
+    return (
+        content.cells.double().cpu() * unit,
+        None if reference is None else reference.double().cpu() * unit,
+    )
+
+
+def _weights(
+    seen: tuple[torch.Tensor, torch.Tensor | None], card: Card, tiling: Tiling, rescale: float
+) -> torch.Tensor:
+    cells_s, reference_s = seen
+    return torch.from_numpy(
+        stored_weights(
+            cells_s.numpy(), None if reference_s is None else reference_s.numpy(), card, tiling,
+            rescale,
+        )
+    )
+
+
+def _per_conductance(card: Card) -> float:
+    """Stored weight per conductance of one device, in units of ``g_max_s``."""
+    cell = card.cell
+    devices = 1.0 if card.array.mapping == "differential" else 2.0
+    return devices * cell.g_max_s / (cell.g_max_s - cell.g_min_s)
 
 
 def _noise(
     card: Card, cells: torch.Tensor, part: torch.Tensor | None, per_g: float
 ) -> CellNoise | None:
     """Read noise of ``cells``, of which ``part`` reaches the lines (None: all)."""
-    if not _noisy(card):
-        return None
     entry = card.cell.read_noise
+    if not entry.acts:
+        return None
     noise = CellNoise(entry, card.cell.g_max_s, per_g, cells, cells.shape[0])
     if part is None and entry.law != "table":
         return noise
@@ -180,12 +213,11 @@ def _noise(
 
 def uniform_noise(card: Card) -> CellNoise | None:
     """Read noise that all cells share, where no conductance is needed for it."""
-    entry, cell = card.cell.read_noise, card.cell
-    if entry.law == "none" or entry.sigma == 0:
+    entry = card.cell.read_noise
+    if not entry.acts:
         return None
     devices = 2 if card.array.mapping == "differential" else 1
-    per_g = (1.0 if devices == 2 else 2.0) * cell.g_max_s / (cell.g_max_s - cell.g_min_s)
-    return CellNoise(entry, cell.g_max_s, per_g, None, devices)
+    return CellNoise(entry, card.cell.g_max_s, _per_conductance(card), None, devices)
 
 
 def combine(weights: torch.Tensor, scales: Scales, tiling: Tiling, rescale: float) -> torch.Tensor:

@@ -7,7 +7,7 @@ saved, moved and derived again.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from eptsim.crossbar.derived import (
     needs_content,
     perfect_content,
     uniform_noise,
+    weights_of,
 )
 from eptsim.crossbar.mapping import program
 from eptsim.crossbar.record import ProgrammingRecord, programming_record
@@ -110,26 +111,27 @@ class Memory:
             card, seed, path, exact, weight.dtype, weight.device, done.scales, tiling,
             done.rescale, content, programming_record(done, matrix, read_out.numpy()), derived,
         )
-        memory._install(derived, read_out)
+        memory._install(derived, read_out, stale=False)
         return memory
 
-    def _install(self, derived: Derived, read_out: torch.Tensor) -> None:
-        """Let the reads use ``derived``, which stands for the matrix ``read_out`` (out, in)."""
-        self._check_read_out(read_out)
-        self.stored = self.combined = None
-        if False in self.exact or self.stale:  # stale wires cannot be derived again
-            self.stored = derived.weights.to(self.device, self.dtype)
-        if True in self.exact:
-            self.combined = read_out[None].to(self.device, self.dtype)
-        self._keep_noise(derived)
+    def _install(self, derived: Derived, read_out: torch.Tensor, *, stale: bool) -> None:
+        """Let the reads use ``derived``, which stands for the matrix ``read_out`` (out, in).
 
-    def _check_read_out(self, read_out: torch.Tensor) -> None:
+        Nothing has changed where it is refused.
+        """
         largest = float(read_out.abs().max())
         if not largest <= torch.finfo(self.dtype).max:
             raise InputError(
                 f"weight: found a largest magnitude of {self.scales.scale:g}, stored as "
                 f"{largest:g}, allowed: what {self.dtype} holds."
             )
+        self.stale = stale
+        self.stored = self.combined = None
+        if False in self.exact or self.stale:  # stale wires cannot be derived again
+            self.stored = derived.weights.to(self.device, self.dtype)
+        if True in self.exact:
+            self.combined = read_out[None].to(self.device, self.dtype)
+        self._keep_noise(derived)
 
     def _keep_noise(self, derived: Derived) -> None:
         nothing = torch.empty(0, dtype=torch.float64)  # no view, which would keep them all
@@ -153,43 +155,32 @@ class Memory:
             None if reference is None else reference.double().cpu().numpy() * unit,
         )
 
-    def move(self, moved: Conductances, path: str) -> None:
+    def move(self, moved: Conductances) -> None:
         """Let the cells hold ``moved``; exactly solved wires follow by a difference of ladders."""
         if not isinstance(moved, Conductances):
             raise InputError(
-                f"array {path!r}: conductances: found {type(moved).__name__}, allowed: "
+                f"array {self.path!r}: conductances: found {type(moved).__name__}, allowed: "
                 "Conductances, as Crossbar.conductances() returns them."
             )
         old = self._content()
         unit = self.card.cell.g_max_s
-        new = Content(
-            self._checked(moved.cells, old.cells, f"array {path!r}: conductances: cells") / unit,
-            None,
-        )
+        where, reference = f"array {self.path!r}: conductances", None
+        cells = self._checked(moved.cells, old.cells, f"{where}: cells") / unit
         if old.reference is not None or moved.reference is not None:
-            where = f"array {path!r}: conductances: reference"
-            found = self._checked(moved.reference, old.reference, where)
-            new = Content(new.cells, found / unit)
-        new = Content(
-            new.cells.to(self.device, self.dtype),
-            None if new.reference is None else new.reference.to(self.device, self.dtype),
-        )
-        derived, stale = self._derive(new, exact=False), self.stale
-        if Wires.of(self.card.array) is not None and _exactly(self.card):
-            change = derived.weights - self._derive(old, exact=False).weights
-            weights = self._weights() + change
-            derived = Derived(weights, derived.noise, derived.reference_noise, derived.flicker)
-            stale = True
-        read_out = self._combine(derived.weights)
-        self._check_read_out(read_out)  # before anything changes
-        self.content, self.stale = new, stale
-        self._install(derived, read_out)
+            found = self._checked(moved.reference, old.reference, f"{where}: reference")
+            reference = (found / unit).to(self.device, self.dtype)
+        new = Content(cells.to(self.device, self.dtype), reference)
+        derived, follows = self._derive(new, exact=False), self._wired and _exactly(self.card)
+        if follows:
+            change = derived.weights - self._weights_of(old, exact=False)
+            derived = replace(derived, weights=self._weights() + change)
+        self._install(derived, self._combine(derived.weights), stale=self.stale or follows)
+        self.content = new
 
     def refresh(self) -> None:
         """Derive everything anew, wires solved exactly."""
         derived = self._derive(self._content(), exact=True)
-        self.stale = False
-        self._install(derived, self._combine(derived.weights))
+        self._install(derived, self._combine(derived.weights), stale=False)
 
     def derive_noise(self) -> None:
         """Work out the noise of the cells for the card, the weights left as they are held."""
@@ -197,8 +188,7 @@ class Memory:
         if self.content is None and needs_content(self.card):
             self.content = self._content()
         derived = Derived(torch.empty(0), uniform_noise(self.card), None, None)
-        silent = cell.read_noise.law != "table" and cell.read_noise.sigma == 0
-        if self.content is not None and not (silent and cell.flicker.sigma == 0):
+        if self.content is not None and (cell.read_noise.acts or cell.flicker.sigma > 0):
             derived = self._derive(self.content, exact=not self.stale)
         self._keep_noise(derived)
 
@@ -232,7 +222,7 @@ class Memory:
 
     def wires_error(self, tiles: int) -> float:
         """Relative error of the weights of ``tiles`` tiles against exactly solved wires."""
-        if Wires.of(self.card.array) is None:
+        if not self._wired:
             return 0.0
         content, held = self._content(), self._weights()
         pairs = [(o, i) for o in range(len(self.tiling.out)) for i in range(len(self.tiling.inner))]
@@ -249,10 +239,7 @@ class Memory:
             alone = Tiling(
                 [slice(0, out.stop - out.start)], [slice(0, inner.stop - inner.start)]
             )
-            stream = _flicker(self.seed, self.path)
-            want = derive(
-                part, self.card, alone, stream, exact=True, rescale=self.rescale
-            ).weights
+            want = weights_of(part, self.card, alone, exact=True, rescale=self.rescale)
             wrong += float((held[:, out, inner] - want).square().sum())
             size += float(want.square().sum())
         return (wrong / size) ** 0.5 if size > 0 else float(wrong > 0)
@@ -261,7 +248,10 @@ class Memory:
         """Weights (slices, out, in) as held, float64."""
         if self.stored is not None:
             return self.stored.double().cpu()
-        return self._derive(self._content(), exact=_exactly(self.card)).weights
+        return self._weights_of(self._content(), exact=_exactly(self.card))
+
+    def _weights_of(self, content: Content, *, exact: bool) -> torch.Tensor:
+        return weights_of(content, self.card, self.tiling, exact=exact, rescale=self.rescale)
 
     def _combine(self, weights: torch.Tensor) -> torch.Tensor:
         return combine(weights, self.scales, self.tiling, self.rescale)

@@ -13,7 +13,7 @@ from eptsim.cards import Card
 from eptsim.cell.iv import drive
 from eptsim.crossbar.memory import Memory
 from eptsim.crossbar.plan import Plan, ReferenceColumn, Segment, orient
-from eptsim.crossbar.stages import LineStage
+from eptsim.crossbar.stages import LineStage, bends_drive
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _factor(sources: PlanSources, forward: bool, like: torch.Tensor) -> torch.Te
 
 def _bend(card: Card) -> Callable[[torch.Tensor], torch.Tensor] | None:
     iv, array = card.cell.iv, card.array
-    if array.coding == "pulse_width" or iv.law == "linear":
+    if not bends_drive(card):
         return None
 
     def bend(u: torch.Tensor) -> torch.Tensor:

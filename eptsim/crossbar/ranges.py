@@ -21,9 +21,14 @@ def shared_range(
     if policy == "fixed":
         return 1.0 if limit is None else limit  # a card's limit is above the smallest range
     if held is None:
-        raise InputError(
-            f"range_policy 'held': array {plan.path!r} has no {direction} range yet. "
-            "Call hold_range first (an EPController calibrates its chip by itself)."
-        )
+        raise no_held_range(plan.path, direction)
     held = max(held, smallest_range(plan.stored.dtype))
     return held if limit is None else min(held, limit)
+
+
+def no_held_range(path: str, direction: str) -> InputError:
+    """The error of a read at a held range that array ``path`` does not have yet."""
+    return InputError(
+        f"range_policy 'held': array {path!r} has no {direction} range yet. "
+        "Call hold_range first (an EPController calibrates its chip by itself)."
+    )

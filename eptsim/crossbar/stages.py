@@ -125,6 +125,11 @@ def _steps(bits: int | None) -> int | None:
     return None if bits is None else max(2 ** (bits - 1) - 1, 1)
 
 
+def bends_drive(card: Card) -> bool:
+    """Whether an amplitude carries the input and the cells' curve distorts it."""
+    return card.array.coding == "amplitude" and card.cell.iv.law != "linear"
+
+
 def line_stage(
     card: Card,
     direction: str,
@@ -149,16 +154,14 @@ def line_stage(
         normal = Stream.of(seed, path, direction, what).normal(segments, lines)
         return (sigma * torch.from_numpy(normal).double()).to(device=device, dtype=dtype)
 
-    noise = card.cell.read_noise
-    cell_noise = noise.law == "table" or (noise.law != "none" and noise.sigma > 0)
-    bent = card.array.coding == "amplitude" and card.cell.iv.law != "linear"
+    cell_noise = card.cell.read_noise.acts
     exact = (
         entry.dac_bits is None
         and entry.adc_bits is None
         and entry.input_range is None
         and entry.output_range is None
         and not cell_noise
-        and not bent
+        and not bends_drive(card)
         and card.cell.flicker.sigma == 0
         and max(entry.offset, entry.gain, entry.line_noise, entry.offset_drift) == 0
     )

@@ -18,13 +18,12 @@ import numba as nb
 import numpy as np
 from torch import Tensor
 
-from eptsim.base.errors import InputError
 from eptsim.crossbar.wires import (
     Array,
     checked_conductances,
     checked_resistances,
+    every_tile,
     like,
-    on_threads,
 )
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "cache": True}
@@ -76,23 +75,13 @@ def ladder_conductance(
     """
     what = "ladder_conductance"
     g = checked_conductances(what, g_s)
-    word, first, bit, last = checked_resistances(
-        what, r_word_ohm, r_bit_ohm, driver_ohm, sense_ohm
-    )
-    flat = g.reshape(-1, *g.shape[-2:])
-    result = np.empty_like(flat)
+    ohms = checked_resistances(what, r_word_ohm, r_bit_ohm, driver_ohm, sense_ohm)
 
-    def work(start: int, stride: int) -> None:
+    def solve(flat: Array, result: Array, start: int, stride: int) -> None:
         for n in range(start, len(flat), stride):
-            _tile(flat[n], word, first, bit, last, result[n])
+            _tile(flat[n], *ohms, result[n])
 
-    on_threads(len(flat), work)
-    if not np.isfinite(result).all():
-        raise InputError(
-            f"{what}: found conductances up to {g.max():g} S with resistances up to "
-            f"{max(first, last):g} ohm, allowed: a range that float64 can hold."
-        )
-    return like(g_s, result.reshape(g.shape))
+    return like(g_s, every_tile(what, g, ohms, solve))
 
 
 @nb.njit(**_OPTIONS)

@@ -81,25 +81,38 @@ def effective_conductance(
     """
     what = "effective_conductance"
     g = checked_conductances(what, g_s)
-    word, first, bit, last = checked_resistances(
-        what, r_word_ohm, r_bit_ohm, driver_ohm, sense_ohm
-    )
+    ohms = checked_resistances(what, r_word_ohm, r_bit_ohm, driver_ohm, sense_ohm)
+    plan, sizes = plan_of(*g.shape[-2:])
+
+    def solve(flat: Array, result: Array, start: int, stride: int) -> None:
+        solve_every(flat, plan, sizes, np.array(ohms), start, stride, result)
+
+    return like(g_s, every_tile(what, g, ohms, solve))
+
+
+def every_tile(
+    what: str,
+    g: Array,
+    ohms: tuple[float, float, float, float],
+    solve: Callable[[Array, Array, int, int], object],
+) -> Array:
+    """Solve tiles ``g`` (..., rows, columns) on numba's threads, or InputError on overflow.
+
+    ``solve(tiles, result, start, stride)`` fills the results of tiles start, start + stride, ...
+    of (tiles, rows, columns).
+    """
     flat = g.reshape(-1, *g.shape[-2:])
     result = np.empty_like(flat)
-    plan, sizes = plan_of(*g.shape[-2:])
-    ohms = np.array([word, first, bit, last])
-    on_threads(
-        len(flat), lambda n, stride: solve_every(flat, plan, sizes, ohms, n, stride, result)
-    )
+    _on_threads(len(flat), lambda n, stride: solve(flat, result, n, stride))
     if not np.isfinite(result).all():
         raise InputError(
             f"{what}: found conductances up to {g.max():g} S with resistances up to "
-            f"{ohms.max():g} ohm, allowed: a range that float64 can hold."
+            f"{max(ohms):g} ohm, allowed: a range that float64 can hold."
         )
-    return like(g_s, result.reshape(g.shape))
+    return result.reshape(g.shape)
 
 
-def on_threads(tiles: int, work: Callable[[int, int], object]) -> None:
+def _on_threads(tiles: int, work: Callable[[int, int], object]) -> None:
     """Call ``work(n, stride)`` on each of numba's threads, for tiles n, n + stride, ..."""
     threads = min(tiles, nb.get_num_threads())
     if threads == 1:
